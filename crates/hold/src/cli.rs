@@ -44,16 +44,16 @@ Examples:
 
 Exit codes:
   0  done; the answer is yes
-  1  the answer is no: key absent, condition false, queue empty, time run out, records or lines
-     left out, problems found
+  1  the answer is no: key absent, condition false, queue empty, timed out, records or lines left
+     out, problems found
   2  the command line is wrong
   3  the command failed; a message on standard error names the reason
-  130  ended by Ctrl-C (demo, bench, crashtest), or before the requested messages came
+  130  ended by Ctrl-C (demo, bench, crashtest), or before all requested messages came
 
 Environment:
-  COMMONHOLD_DIR  the directory of holds with bare names, instead of /dev/shm";
+  COMMONHOLD_DIR  the directory for holds with bare names, instead of /dev/shm";
 
-/// What follows the help. A build without the feature `lab` names no subcommand that it lacks.
+/// The text after the help. A build without the feature `lab` names no subcommand that it lacks.
 fn after_help() -> String {
     let text = AFTER_HELP.to_owned();
     match cfg!(feature = "lab") {
@@ -73,7 +73,7 @@ pub struct Cli {
     #[command(flatten)]
     pub directory: Directory,
 
-    /// Output format; also for files without a known extension
+    /// Output format; also the format of files without a known extension
     #[arg(long, global = true, value_enum, value_name = "FORMAT")]
     #[arg(help_heading = "Global options")]
     pub format: Option<Format>,
@@ -84,7 +84,7 @@ pub struct Cli {
 }
 
 impl Cli {
-    /// Does what the command line says.
+    /// Runs the subcommand that the command line names.
     ///
     /// # Errors
     /// Those of the subcommand.
@@ -145,7 +145,7 @@ impl Cli {
     }
 }
 
-/// What `hold` can do.
+/// The subcommands of `hold`.
 #[derive(clap::Subcommand, Debug)]
 pub enum Subcommand {
     /// Store a value under a key
@@ -208,7 +208,7 @@ pub enum Subcommand {
     /// Compare a replica with its origin, pair by pair, while both continue
     #[command(after_help = flowing(verify::EXAMPLES))]
     Verify(verify::Args),
-    /// Record a map in a file, and rebuild it after a crash of the system
+    /// Record a map in a file, and rebuild it after a system crash
     #[command(after_help = flowing(journal::EXAMPLES))]
     Journal(journal::Args),
     /// Wait until a map's journal has made all changes durable
@@ -235,7 +235,7 @@ pub enum Subcommand {
     /// Check a hold for damage
     #[command(after_help = flowing(check::EXAMPLES))]
     Check(check::Args),
-    /// Clean up after killed processes; after a crash of the system, salvage what is intact
+    /// Clean up after killed processes; after a system crash, salvage what is intact
     #[command(after_help = flowing(repair::EXAMPLES))]
     Repair(repair::Args),
     /// Delete a map, queue, channel or log, or a whole hold
@@ -273,14 +273,14 @@ mod tests {
         Cli::command().debug_assert();
     }
 
-    /// The command and all subcommands, those within subcommands too.
+    /// The command and all subcommands, including nested ones.
     fn all(command: &clap::Command) -> Vec<clap::Command> {
         let within = command.get_subcommands().flat_map(all);
         std::iter::once(command.clone()).chain(within).collect()
     }
 
     #[test]
-    fn no_line_that_stays_as_it_is_is_too_long_for_the_help() {
+    fn no_indented_line_is_too_long_for_the_help() {
         for subcommand in all(&Cli::command()) {
             let help = subcommand.get_after_help().map(ToString::to_string).unwrap_or_default();
             let long = help.lines().find(|l| l.starts_with(' ') && l.chars().count() > 98);
@@ -290,8 +290,7 @@ mod tests {
 
     #[test]
     fn every_subcommand_has_a_description_and_examples() {
-        // The runs of many processes show their examples in the subcommands below them, or need
-        // none.
+        // `bench` shows its examples in its own subcommands; the other two need none.
         let plain = ["demo", "bench", "crashtest"];
         let all = Cli::command();
         let within =

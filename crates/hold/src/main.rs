@@ -1,16 +1,15 @@
 //! `hold`: the command for holds, maps in memory that many processes share.
 //!
 //! - [`cli`]: the subcommands, from which help, completions and man pages are made
-//! - [`commands`]: one file per subcommand; what several use in `commands/shared`
+//! - [`commands`]: one file per subcommand; shared code in `commands/shared`
 //! - [`monitor`]: a hold in the browser and in Prometheus
-//! - [`report`]: the statistics of a hold and of what is in it, as text, tables and JSON
-//! - [`target`]: which hold and which map a subcommand is about; [`making`]: how it is made if it
-//!   is not there
-//! - [`formats`]: how keys and values look in files
+//! - [`report`]: the statistics of a hold and its contents, as text, tables and JSON
+//! - [`target`]: the hold and the map of a subcommand; [`making`]: how they are created if they do
+//!   not exist
+//! - [`formats`]: the formats of keys and values in files
 //!
-//! Arrows point down: `cli`, `commands`, `monitor`, `report`, then the others. What is printed, the
-//! exit codes and sizes are in `commonhold-terminal`; `demo`, `bench` and `crashtest` are in
-//! `commonhold-lab`.
+//! Arrows point down: `cli`, `commands`, `monitor`, `report`, then the others. Output, exit codes
+//! and sizes are in `commonhold-terminal`; `demo`, `bench` and `crashtest` are in `commonhold-lab`.
 //!
 //! Invariant: if anything fails, the exit code shows it; only the library touches shared memory.
 

@@ -1,8 +1,8 @@
-//! How what is not there yet is made: the hold, and the map or other structure in it.
+//! Creates what does not exist yet: the hold, and the map or other structure in it.
 //!
-//! Invariant: what can be known to be wrong is found before anything is made, so a subcommand that
-//! fails because of it leaves no new hold and no new map behind; nothing is made unless the
-//! subcommand stores something.
+//! Invariant: every error that can be known in advance is found before anything is created, so a
+//! subcommand that fails with it leaves no new hold and no new map behind. Nothing is created
+//! unless the subcommand stores something.
 
 use crate::target::{Directory, MapName, StructureName};
 use commonhold::hold::StructureKind;
@@ -15,12 +15,12 @@ use std::time::Duration;
 
 /// The most bytes of a name in a hold.
 const LONGEST_NAME: usize = 200;
-/// What a new hold may grow to unless told otherwise.
+/// The default maximum size of a new hold.
 const DEFAULT_MAX_BYTES: u64 = 64 << 30;
 /// The most bytes of a key and its value together.
 const LARGEST_PAIR: u64 = u32::MAX as u64;
 
-/// How the hold is made if it is not there.
+/// How to create the hold if it does not exist.
 #[derive(clap::Args, Debug, Clone, Default)]
 pub struct NewHold {
     /// Maximum size of the new hold [default: 64G]
@@ -33,7 +33,7 @@ pub struct NewHold {
 }
 
 impl NewHold {
-    /// Opens the hold, or makes it for a structure that takes at least `bytes`.
+    /// Opens the hold, or creates it for a structure that takes at least `bytes`.
     pub fn open_or_create_for(
         &self,
         directory: &Directory,
@@ -58,7 +58,7 @@ impl NewHold {
         self.open_or_create(directory, &name.hold)
     }
 
-    /// Opens the hold, or makes it for a map of this name that comes later.
+    /// Opens the hold, or creates it for a map of this name that comes later.
     pub fn open_or_create_for_map(&self, directory: &Directory, name: &MapName) -> Result<Hold> {
         ensure_name(StructureKind::Map, &name.map)?;
         self.open_or_create(directory, &name.hold)
@@ -79,7 +79,7 @@ impl NewHold {
     }
 }
 
-/// How the hold and the map are made if they are not there.
+/// How to create the hold and the map if they do not exist.
 #[derive(clap::Args, Debug, Clone, Default)]
 #[command(next_help_heading = "If the hold or the map does not exist yet")]
 pub struct Making {
@@ -116,11 +116,12 @@ fn fixed(text: &str) -> std::result::Result<(u32, u32), String> {
     let lengths = text.split_once(',').and_then(|(key, value)| {
         Some((key.trim().parse::<u32>().ok()?, value.trim().parse::<u32>().ok()?))
     });
-    let (key, value) = lengths.ok_or_else(|| "two lengths in bytes, such as 4,8".to_owned())?;
+    let (key, value) =
+        lengths.ok_or_else(|| "expected two lengths in bytes, such as 4,8".to_owned())?;
     match key {
-        0 => Err("a key has at least 1 byte".to_owned()),
+        0 => Err("expected a key of at least 1 byte".to_owned()),
         _ if u64::from(key) + u64::from(value) > LARGEST_PAIR => {
-            Err("key and value have less than 4 GiB together".to_owned())
+            Err("expected less than 4 GiB for key and value together".to_owned())
         }
         _ => Ok((key, value)),
     }
@@ -129,12 +130,13 @@ fn fixed(text: &str) -> std::result::Result<(u32, u32), String> {
 fn mode(text: &str) -> std::result::Result<u32, String> {
     match u32::from_str_radix(text, 8) {
         Ok(mode) if mode <= 0o777 => Ok(mode),
-        _ => Err("permissions are octal digits such as 600 or 660".to_owned()),
+        _ => Err("expected permissions in octal digits, such as 600 or 660".to_owned()),
     }
 }
 
 impl Making {
-    /// Opens the map, making it and the hold unless told not to, for a first pair of such lengths.
+    /// Opens the map, or creates it and the hold unless an option forbids it, for a first pair of
+    /// these lengths.
     pub fn open(
         &self,
         directory: &Directory,
@@ -150,10 +152,10 @@ impl Making {
         }
     }
 
-    /// Opens the map if it is there.
+    /// Opens the map if it exists.
     ///
     /// # Errors
-    /// Also if it is not there and is not to be made, or is there with other options.
+    /// Also if it does not exist and must not be created, or exists with other options.
     pub fn find(&self, directory: &Directory, name: &MapName) -> Result<Option<Map>> {
         let hold = directory.options().open(directory.resolve(&name.hold)?);
         let map = match hold.and_then(|hold| hold.maps().open(&name.map)) {
@@ -166,7 +168,7 @@ impl Making {
         }
     }
 
-    /// What is wrong with such a pair for the map that would be made, as far as that is known.
+    /// The error in such a pair for the map that would be created, as far as it is known.
     pub fn fault(&self, key_bytes: usize, value_bytes: usize) -> Option<String> {
         let (key, value) = (key_bytes as u64, value_bytes as u64);
         let both = key.saturating_add(value);
@@ -180,13 +182,13 @@ impl Making {
                 Some(format!("a pair of {both} bytes exceeds the cache's limit of {most} bytes"))
             }
             _ if both > LARGEST_PAIR => {
-                Some("key and value have less than 4 GiB together".to_owned())
+                Some("expected less than 4 GiB for key and value together".to_owned())
             }
             _ => None,
         }
     }
 
-    /// Fails unless the map that would be made is one whose pairs have a time to live.
+    /// Fails unless the pairs of the map that would be created have a time to live.
     pub fn ensure_cache(&self) -> Result<()> {
         match self.cache {
             true => Ok(()),
@@ -197,7 +199,7 @@ impl Making {
         }
     }
 
-    /// Fails if a map of fixed lengths is asked for, which cannot hold values that grow.
+    /// Fails if the options request a fixed-length map, which cannot hold values that grow.
     pub fn ensure_not_fixed(&self) -> Result<()> {
         match self.fixed {
             None => Ok(()),
@@ -205,7 +207,7 @@ impl Making {
         }
     }
 
-    /// Makes the map, and the hold if that is not there either.
+    /// Creates the map, and the hold if that does not exist either.
     pub fn make(&self, directory: &Directory, name: &MapName) -> Result<Map> {
         ensure_name(StructureKind::Map, &name.map)?;
         let hold = self.hold.open_or_create(directory, &name.hold)?;
@@ -214,8 +216,8 @@ impl Making {
             .maps()
             .open_or_create(&name.map, options.clone().unwrap_or_else(MapOptions::general));
         match (made, options) {
-            // Somebody else has made it meanwhile, in another mode, which is as good if none was
-            // asked for.
+            // Another process has created it meanwhile, in another mode, which is fine if no mode
+            // was requested.
             (Err(error), None) if error.kind() == ErrorKind::Mismatch => {
                 Ok(hold.maps().open(&name.map)?)
             }
@@ -223,7 +225,7 @@ impl Making {
         }
     }
 
-    /// The options that the map must have, if any were given.
+    /// The options that the map must have, if there are any.
     fn map_options(&self) -> Option<MapOptions> {
         if let Some((key, value)) = self.fixed {
             return Some(MapOptions::fixed(key, value));
@@ -253,7 +255,7 @@ fn other_options(name: &MapName) -> Failure {
     ))
 }
 
-/// Fails for a name that nothing in a hold can have.
+/// Fails for a name that no structure in a hold can have.
 fn ensure_name(kind: StructureKind, name: &str) -> Result<()> {
     if (1..=LONGEST_NAME).contains(&name.len()) {
         return Ok(());

@@ -1,6 +1,6 @@
-//! What a subcommand is about: the hold, the map or another structure, keys given as arguments.
+//! The target of a subcommand: the hold, the map or another structure, the keys in the arguments.
 //!
-//! Invariant: subcommands that only look open the hold read-only, so they take no slot in it and
+//! Invariant: subcommands that only read open the hold read-only, so they take no slot in it and
 //! write nothing.
 
 use commonhold::channel::Channel;
@@ -18,7 +18,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The hold that a subcommand is about.
+/// The hold of a subcommand.
 #[derive(clap::Args, Debug, Clone)]
 pub struct HoldName {
     /// The hold: a bare name (in memory), or a path if it has a slash or ends in .hold
@@ -26,7 +26,7 @@ pub struct HoldName {
     pub hold: PathBuf,
 }
 
-/// The map that a subcommand is about.
+/// The map of a subcommand.
 #[derive(clap::Args, Debug, Clone)]
 pub struct MapName {
     /// The hold: a bare name (in memory), or a path if it has a slash or ends in .hold
@@ -45,13 +45,12 @@ impl MapName {
     }
 }
 
-/// Whether this is a name of Commonhold's own (`.reports`, `.applied/prices`), which lists leave
-/// out.
+/// Whether this is one of Commonhold's own names (`.reports`, `.applied/prices`), which lists omit.
 pub fn is_own(name: &str) -> bool {
     name.starts_with('.')
 }
 
-/// The queue, channel or log that a subcommand is about.
+/// The queue, channel or log of a subcommand.
 #[derive(clap::Args, Debug, Clone)]
 pub struct StructureName {
     /// The hold: a bare name (in memory), or a path if it has a slash or ends in .hold
@@ -63,10 +62,10 @@ pub struct StructureName {
     pub name: String,
 }
 
-/// Where bare names live.
+/// The directory of bare names.
 #[derive(clap::Args, Debug, Clone, Default)]
 pub struct Directory {
-    /// Directory of holds with bare names [default: $COMMONHOLD_DIR or /dev/shm]
+    /// Directory for holds with bare names [default: $COMMONHOLD_DIR or /dev/shm]
     #[arg(long, global = true, value_name = "DIR", help_heading = "Global options")]
     pub directory: Option<PathBuf>,
 
@@ -77,13 +76,13 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// How holds are opened.
+    /// The options for opening holds.
     pub fn options(&self) -> HoldOptions {
         let options = Hold::options();
         self.lock_timeout.into_iter().fold(options, HoldOptions::lock_timeout)
     }
 
-    /// The directory, if one was given.
+    /// The directory, if an option names one.
     pub fn path(&self) -> Option<&Path> {
         self.directory.as_deref()
     }
@@ -91,11 +90,11 @@ impl Directory {
     /// The path of the hold `name`.
     pub fn resolve(&self, name: &Path) -> Result<PathBuf> {
         let path = commonhold::hold::resolve(name, self.path())?;
-        // A path without a slash would be taken for a name again.
+        // A path without a slash would be read as a bare name again.
         Ok(if path.components().count() == 1 { Path::new(".").join(path) } else { path })
     }
 
-    /// Opens the hold `name` to look at it.
+    /// Opens the hold `name` to read it.
     pub fn open_to_read(&self, name: &Path) -> Result<Hold> {
         Ok(self.options().read_only(true).open(self.resolve(name)?)?)
     }
@@ -105,7 +104,7 @@ impl Directory {
         Ok(self.options().open(self.resolve(name)?)?)
     }
 
-    /// Opens a map to look at it.
+    /// Opens a map to read it.
     pub fn map_to_read(&self, name: &MapName) -> Result<Map> {
         Ok(self.open_to_read(&name.hold)?.maps().open(&name.map)?)
     }
@@ -122,22 +121,22 @@ impl Directory {
             .map_err(|e| or_make(e, StructureKind::Queue, name))
     }
 
-    /// The figures of a queue.
+    /// The statistics of a queue.
     pub fn queue_stat(&self, name: &StructureName) -> Result<QueueStat> {
         let hold = self.options().read_only(true).open(self.resolve(&name.hold)?);
         hold.and_then(|hold| hold.queues().stat(&name.name))
             .map_err(|e| or_make(e, StructureKind::Queue, name))
     }
 
-    /// Opens a channel to look at it, or as somebody who takes part.
+    /// Opens a channel, to read it only or as a participant.
     pub fn channel(&self, name: &StructureName, read_only: bool) -> Result<Channel> {
         let hold = self.options().read_only(read_only).open(self.resolve(&name.hold)?);
         hold.and_then(|hold| hold.channels().open(&name.name))
             .map_err(|e| or_make(e, StructureKind::Channel, name))
     }
 
-    /// Opens a channel to receive from it: read-only if the hold may not be written to and `lossy`
-    /// says that this is enough.
+    /// Opens a channel to receive from it: read-only if there is no permission to write to the hold
+    /// and `lossy` allows it.
     pub fn channel_to_receive(&self, name: &StructureName, lossy: bool) -> Result<Channel> {
         let refused = |kind| matches!(kind, ErrorKind::Permission | ErrorKind::ReadOnly);
         match self.options().open(self.resolve(&name.hold)?) {
@@ -149,7 +148,7 @@ impl Directory {
         }
     }
 
-    /// Opens a log to look at it, or as somebody who takes part.
+    /// Opens a log, to read it only or as a participant.
     pub fn log(&self, name: &StructureName, read_only: bool) -> Result<Log> {
         let hold = self.options().read_only(read_only).open(self.resolve(&name.hold)?);
         hold.and_then(|hold| hold.logs().open(&name.name))
@@ -157,7 +156,7 @@ impl Directory {
     }
 }
 
-/// The way out where a structure, or its hold, is not there.
+/// The error for a missing structure or hold, with the way out.
 fn or_make(error: commonhold::Error, kind: StructureKind, name: &StructureName) -> Failure {
     let (hold, name) = (name.hold.display(), &name.name);
     match error.is_not_found() {
@@ -166,7 +165,7 @@ fn or_make(error: commonhold::Error, kind: StructureKind, name: &StructureName) 
     }
 }
 
-/// How keys and values stand in arguments and on the terminal.
+/// The form of keys and values in arguments and on the terminal.
 #[derive(clap::Args, Debug, Clone, Copy, Default)]
 pub struct Hex {
     /// Keys and values are hexadecimal digits, in arguments and in text output
@@ -175,7 +174,7 @@ pub struct Hex {
 }
 
 impl Hex {
-    /// The bytes that the argument stands for.
+    /// The bytes that the argument means.
     pub fn bytes(self, argument: &OsStr) -> Result<Vec<u8>> {
         match self.hex {
             true => bytes::from_hex(argument.as_bytes()).map_err(Failure::usage),

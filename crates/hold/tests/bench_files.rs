@@ -1,8 +1,8 @@
-//! `hold bench files` beside a small server of the test's own: what is right is measured, what is
+//! `hold bench files` with a small server of the test's own: what is right is measured, what is
 //! wrong is found and named.
 
 use super::support::file_server::{FileServer, Manner};
-use super::support::{Ground, Run, beside::Beside};
+use super::support::{Ground, Run, background::Background};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
@@ -31,7 +31,7 @@ fn metric(found: &Value, metric: &str) -> f64 {
         .unwrap_or_else(|| panic!("{metric}: {found:#}"))
 }
 
-/// Requests of a server of such a manner; its figures.
+/// Requests to a server with this manner; the results.
 fn found(protocol: &str, layout: &str, manner: Manner, more: &[&str]) -> (Value, FileServer) {
     let (ground, server) = served(protocol, layout, manner);
     let mut args = options(&server, protocol, layout);
@@ -39,7 +39,7 @@ fn found(protocol: &str, layout: &str, manner: Manner, more: &[&str]) -> (Value,
     (ground.json(&args), server)
 }
 
-/// What is said of a server of such a manner.
+/// The error for a server with this manner.
 fn refused(protocol: &str, manner: Manner, more: &[&str]) -> String {
     let (ground, server) = served(protocol, "tree", manner);
     let mut args = options(&server, protocol, "tree");
@@ -82,7 +82,7 @@ fn answers_may_come_in_any_pieces() {
 fn connections_are_kept_and_pipelined_or_not() {
     use std::sync::atomic::Ordering;
     for (more, least, most) in [
-        // One more finds out whether somebody is there.
+        // One more finds out whether a server listens.
         (&["--pipeline", "8"][..], 4, 4),
         (&[], 4, 4),
         (&["--no-keep-alive"], 301, 301),
@@ -118,7 +118,7 @@ fn unknown_ids_must_be_refused() {
             assert!((120.0..280.0).contains(&unknown), "{unknown}");
         }
         let err = refused(protocol, Manner::KnowsAll, &["--unknown", "50"]);
-        assert!(err.contains("'unknown/") && err.contains("': unknown, but"), "{err}");
+        assert!(err.contains("'unknown/") && err.contains("': unknown: expected"), "{err}");
         let err = refused(protocol, Manner::KnowsNothing, &[]);
         assert!(err.contains(".bin': the server reports it as unknown"), "{err}");
     }
@@ -133,8 +133,8 @@ fn wrong_bodies_are_found_and_named() {
         ("http", Manner::TooLong, "1 byte came after the answer"),
         ("simple", Manner::WrongBit, "are not those of the file"),
         ("simple", Manner::OtherFile, "are not those of the file"),
-        ("simple", Manner::Truncated, "bytes came instead of"),
-        ("simple", Manner::TooLong, "bytes came instead of"),
+        ("simple", Manner::Truncated, " bytes, got "),
+        ("simple", Manner::TooLong, " bytes, got "),
     ] {
         let err = refused(protocol, manner, &[]);
         assert!(err.contains(wanted), "{protocol} {manner:?}: {err}");
@@ -146,21 +146,21 @@ fn wrong_bodies_are_found_and_named() {
 fn servers_that_say_nothing_right_are_found() {
     for (protocol, manner, wanted) in [
         ("http", Manner::ClosesAtOnce, "was closed without an answer"),
-        ("simple", Manner::ClosesAtOnce, "0 bytes came instead of"),
+        ("simple", Manner::ClosesAtOnce, " bytes, got 0"),
         ("http", Manner::Resets, "reset"),
         ("simple", Manner::Resets, "reset"),
         ("http", Manner::Stalls, "no answer within 500ms (--timeout)"),
         ("simple", Manner::Stalls, "no answer within 500ms (--timeout)"),
         ("simple", Manner::StaysOpen, "within 500ms (--timeout)"),
         ("http", Manner::OtherWords, "the answer is not HTTP"),
-        ("http", Manner::Fails, "the status is 503 instead of 200"),
+        ("http", Manner::Fails, "expected the status 200, got 503"),
         ("http", Manner::NoLength, "no Content-Length"),
     ] {
         let err = refused(protocol, manner, &[]);
         assert!(err.contains(wanted) && err.contains("'0000/"), "{protocol} {manner:?}: {err}");
     }
     let err = refused("http", Manner::StaysOpen, &["--no-keep-alive"]);
-    assert!(err.contains("the connection was not closed then within 500ms"), "{err}");
+    assert!(err.contains("the connection was not closed within 500ms"), "{err}");
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn sleeps_hold_requests_back() {
     let sleeping =
         ["--seconds", "1", "--warm-up", "0s", "--sleep", "5ms", "--sleep-deviation", "1ms"];
     let (figures, _) = found("http", "tree", Manner::Plain, &sleeping);
-    // Three connections, each with 200 requests a second at most.
+    // Three connections, each with at most 200 requests per second.
     let rate = metric(&figures, "requests_per_s");
     assert!(rate > 0.0 && rate < 640.0, "{figures:#}");
 }
@@ -207,7 +207,7 @@ fn people_see_a_table_and_curves() {
 }
 
 #[test]
-fn what_makes_no_sense_says_why() {
+fn invalid_options_name_the_reason() {
     let ground = Ground::new();
     std::fs::create_dir(ground.path("empty")).expect("a folder");
     let files = |more: &[&'static str]| [&["bench", "files"], more].concat();
@@ -220,7 +220,10 @@ fn what_makes_no_sense_says_why() {
     let err = ground.fails(3, &files(&["--make", "2", "try"]));
     assert!(err.contains("try is not empty"), "{err}");
     let err = ground.fails(3, &files(&["try", address[0], address[1]]));
-    assert!(err.contains("tcp:127.0.0.1:1") && err.contains("is a server running there?"), "{err}");
+    assert!(
+        err.contains("tcp:127.0.0.1:1") && err.contains("check that a server runs there"),
+        "{err}"
+    );
     let err = ground.fails(3, &files(&["try", "--layout", "zotero", address[0], address[1]]));
     assert!(err.contains("8 characters of A-Z0-9"), "{err}");
     let err = ground.fails(2, &files(&["try", "--loop", "select"]));
@@ -238,8 +241,8 @@ fn what_makes_no_sense_says_why() {
     assert!(err.contains("worker processes"), "{err}");
 }
 
-/// A program that is started as `hold serve`: it notes what it was told, says that it listens where
-/// `server` does, and burns time until it is ended.
+/// A program that is started as `hold serve`: it records its arguments, prints the address of
+/// `server` as its own, and burns time until it is ended.
 fn stand_in(ground: &Ground, server: &FileServer, more: &str) -> String {
     let port = server.port;
     let script = format!(
@@ -252,7 +255,7 @@ fn stand_in(ground: &Ground, server: &FileServer, more: &str) -> String {
 }
 
 #[test]
-fn a_server_is_started_told_its_choices_measured_and_ended() {
+fn a_server_is_started_with_its_choices_measured_and_ended() {
     let (ground, server) = served("http", "tree", Manner::Plain);
     let program = stand_in(&ground, &server, "echo $$ > pid");
     let given = "--workers 2 --loop uring --requests slab --eviction lockfree --cache hold --files sqlite --cache-bytes 1MiB";
@@ -292,7 +295,7 @@ fn a_server_that_was_started_dies_with_the_run() {
     for (signal, code) in [(Signal::INT, 130), (Signal::KILL, -1)] {
         let (ground, server) = served("http", "tree", Manner::Plain);
         let program = stand_in(&ground, &server, "echo $$ > pid");
-        let run = Beside::start(&ground, &["bench", "files", "try", "--program", &program]);
+        let run = Background::start(&ground, &["bench", "files", "try", "--program", &program]);
         let patience = Instant::now() + Duration::from_secs(60);
         while server.requests() == 0 {
             assert!(Instant::now() < patience, "nothing is asked for");
@@ -305,12 +308,12 @@ fn a_server_that_was_started_dies_with_the_run() {
     }
 }
 
-/// Or goes in a moment: who was killed has nobody that waits for the server.
+/// Or goes in a moment: after a kill no process waits for the server.
 fn assert_is_gone(ground: &Ground) {
     let pid = String::from_utf8(ground.read("pid")).expect("a number");
     let status = std::path::Path::new("/proc").join(pid.trim()).join("stat");
     let patience = Instant::now() + Duration::from_secs(10);
-    // A zombie is as gone as its new parent lets it be.
+    // A zombie counts as gone: only its new parent can reap it.
     while std::fs::read_to_string(&status).is_ok_and(|stat| !stat.contains(") Z ")) {
         assert!(Instant::now() < patience, "the server is still there");
         std::thread::sleep(Duration::from_millis(5));

@@ -1,6 +1,6 @@
 //! Channels from the command line: real processes that pass messages, and are killed.
 
-use crate::support::beside::{Beside, lines, nasty, objects, until, with_channel};
+use crate::support::background::{Background, lines, nasty, objects, until, with_channel};
 use rustix::process::Signal;
 use serde_json::json;
 use std::io::Write;
@@ -13,8 +13,8 @@ fn every_consumer_receives_every_message() {
     let (messages, frames) = nasty();
     let recv = ["channel", "recv", "shop", "ticks", "--count"];
     let count = messages.len().to_string();
-    let first = Beside::start(&ground, &[&recv[..], &[&count, "--frames"]].concat());
-    let second = Beside::start(&ground, &[&recv[..], &[&count, "--format", "json"]].concat());
+    let first = Background::start(&ground, &[&recv[..], &[&count, "--frames"]].concat());
+    let second = Background::start(&ground, &[&recv[..], &[&count, "--format", "json"]].concat());
     until(&ground, &["channel", "stat", "shop", "ticks"], |stat| {
         stat["consumers"].as_array().is_some_and(|all| all.len() == 2)
     });
@@ -39,7 +39,7 @@ fn every_consumer_receives_every_message() {
 #[test]
 fn a_second_producer_is_refused_by_name() {
     let ground = with_channel("4K");
-    let mut first = Beside::start(&ground, &["channel", "send", "shop", "ticks"]);
+    let mut first = Background::start(&ground, &["channel", "send", "shop", "ticks"]);
     first.write(b"one\n");
     let pid = first.pid();
     let stat = until(&ground, &["channel", "stat", "shop", "ticks"], |s| s["sequence"] == 1);
@@ -49,7 +49,7 @@ fn a_second_producer_is_refused_by_name() {
     first.kill();
     ground.ok(&["channel", "send", "shop", "ticks", "two"]);
     let kept = ["channel", "recv", "shop", "ticks", "--oldest", "--format", "json", "--count", "2"];
-    // What the dead one has sent is there, and the sequence goes on.
+    // The messages of the dead one are there, and the sequence continues.
     let message = |text, sequence| json!({"message": text, "missed": 0, "sequence": sequence});
     assert_eq!(objects(&ground.ok(&kept)), [message("one", 0), message("two", 1)]);
 }
@@ -58,12 +58,12 @@ fn a_second_producer_is_refused_by_name() {
 fn a_consumer_that_stands_is_waited_for_by_name_until_it_is_killed() {
     let ground = with_channel("4K");
     let stat = ["channel", "stat", "shop", "ticks"];
-    // Nobody reads its output: it stops when the pipe is full.
-    let stuck = Beside::start(&ground, &["channel", "recv", "shop", "ticks"]);
+    // No process reads its output: it stops when the pipe is full.
+    let stuck = Background::start(&ground, &["channel", "recv", "shop", "ticks"]);
     let pid = stuck.pid();
     until(&ground, &stat, |s| s["consumers"][0]["pid"] == pid);
     let text = format!("{}\n", "x".repeat(1000)).repeat(400);
-    let mut sender = Beside::start(&ground, &["channel", "send", "shop", "ticks"]);
+    let mut sender = Background::start(&ground, &["channel", "send", "shop", "ticks"]);
     let mut input = sender.input.take().expect("a pipe");
     let feeder = std::thread::spawn(move || input.write_all(text.as_bytes()));
     let told = sender.first_error();
@@ -84,13 +84,13 @@ fn a_consumer_that_stands_is_waited_for_by_name_until_it_is_killed() {
 fn a_lossy_consumer_learns_how_many_it_missed() {
     let ground = with_channel("4K");
     let args = ["channel", "recv", "shop", "ticks", "--policy", "lossy", "--format", "json"];
-    let mut lossy = Beside::start(&ground, &args);
+    let mut lossy = Background::start(&ground, &args);
     let pid = lossy.pid();
     until(&ground, &["channel", "stat", "shop", "ticks"], |s| s["consumers"][0]["pid"] == pid);
     let text = format!("{}\n", "x".repeat(1000)).repeat(400);
     assert_eq!(ground.run_with(&["channel", "send", "shop", "ticks"], text.as_bytes()).code, 0);
     // Its pipe has room for fewer than 400 messages, and the ring for three: some are missed. That
-    // is told with the next message, which is sent when it has caught up.
+    // is reported with the next message, which is sent when it has caught up.
     let (mut seen, mut missed) = (0, 0);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -115,10 +115,10 @@ fn a_lossy_consumer_learns_how_many_it_missed() {
 }
 
 #[test]
-fn a_patient_consumer_is_dropped_and_told() {
+fn a_dropped_patient_consumer_gets_an_error() {
     let ground = with_channel("4K");
     let args = ["channel", "recv", "shop", "ticks", "--policy", "patient", "--patience", "1ms"];
-    let patient = Beside::start(&ground, &args);
+    let patient = Background::start(&ground, &args);
     let pid = patient.pid();
     until(&ground, &["channel", "stat", "shop", "ticks"], |s| s["consumers"][0]["pid"] == pid);
     let text = format!("{}\n", "x".repeat(1000)).repeat(400);
@@ -131,7 +131,7 @@ fn a_patient_consumer_is_dropped_and_told() {
 }
 
 #[test]
-fn who_may_only_read_receives_as_a_lossy_consumer() {
+fn a_read_only_user_receives_as_a_lossy_consumer() {
     let ground = with_channel("4K");
     ground.ok(&["channel", "send", "shop", "ticks", "one"]);
     let open = |name: &str, mode| {

@@ -96,7 +96,7 @@ fn names_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn what_can_be_known_to_be_wrong_leaves_nothing_behind() {
+fn errors_known_in_advance_leave_nothing_behind() {
     let ground = Ground::new();
     ground.file("long.csv", "apple,3\n");
     ground.file("wrong.csv", "apple,3,4\n");
@@ -133,7 +133,7 @@ fn what_can_be_known_to_be_wrong_leaves_nothing_behind() {
         let left = ground.leftovers(&["long.csv", "wrong.csv"]);
         assert_eq!(left, Vec::<String>::new(), "hold {args:?}");
     }
-    // The map that is there decides, not what a new one would be.
+    // The existing map decides, not the options for a new one.
     ground.ok(&["set", "nh", "m", "abcd", "1234", "--fixed", "4,4"]);
     let err = ground.fails(3, &["set", "nh", "m", "abcd", "xx"]);
     assert!(err.contains("fixed lengths"), "{err}");
@@ -231,7 +231,7 @@ fn a_full_disk_for_the_output_is_an_error() {
 }
 
 #[test]
-fn completions_know_the_verbs() {
+fn completions_list_the_subcommands() {
     let ground = Ground::new();
     for shell in ["bash", "zsh", "fish"] {
         let script = ground.ok(&["completions", shell]);
@@ -243,7 +243,7 @@ fn completions_know_the_verbs() {
 }
 
 #[test]
-fn man_pages_are_made_for_every_verb() {
+fn every_subcommand_has_a_man_page() {
     let ground = Ground::new();
     let page = ground.ok(&["man"]);
     assert!(page.contains(".TH hold 1") && page.contains("COMMONHOLD_DIR"), "{page}");
@@ -268,7 +268,7 @@ fn man_pages_are_made_for_every_verb() {
 }
 
 #[test]
-fn the_doctor_looks_at_the_machine() {
+fn the_doctor_checks_the_machine() {
     let ground = Ground::new();
     let run = ground.run(&["doctor", "--format", "json"]);
     let report: serde_json::Value = serde_json::from_str(&run.out).expect("JSON");

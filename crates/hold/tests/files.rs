@@ -45,7 +45,7 @@ fn nul_carries_all_but_nul() {
 }
 
 #[test]
-fn what_a_format_cannot_carry_is_refused_with_the_way_out() {
+fn bytes_that_a_format_cannot_carry_are_errors_with_a_remedy() {
     let ground = Ground::new();
     ground.map("shop", "odd").set("a\0b", b"\xff").unwrap();
     let err = ground.fails(3, &["dump", "shop", "odd", "--format", "csv"]);
@@ -70,7 +70,7 @@ fn every_dump_in_json_is_json() {
 }
 
 #[test]
-fn errors_name_file_line_and_what_is_wrong() {
+fn errors_name_file_line_and_problem() {
     let ground = Ground::new();
     let err = |name: &str, contents: &[u8], args: &[&str]| {
         ground.file(name, contents);
@@ -83,7 +83,10 @@ fn errors_name_file_line_and_what_is_wrong() {
     assert!(csv.starts_with("hold: open.csv:2: a quoted field in this record is never"), "{csv}");
     assert!(csv.contains("stored before it: 1 pair"), "{csv}");
     let csv = err("late.csv", b"a,1\n\"b,2\nc,\"3\nd,4\n", &[]);
-    assert!(csv.starts_with("hold: late.csv:2: expected 2 fields, found 1 (is a quote"), "{csv}");
+    assert!(
+        csv.starts_with("hold: late.csv:2: expected 2 fields, found 1 (check for a quote"),
+        "{csv}"
+    );
     let tsv = err("data.tsv", b"a\t1\nC:\\Users\t2\n", &[]);
     assert!(tsv.starts_with("hold: data.tsv:2: unknown escape '\\U'"), "{tsv}");
     assert!(tsv.contains("--no-escapes"), "{tsv}");
@@ -105,7 +108,7 @@ fn errors_name_file_line_and_what_is_wrong() {
     let nul = err("data.nul", b"a\x001\x00b\x00", &[]);
     assert!(nul.starts_with("hold: data.nul:2: key 'b' has no value"), "{nul}");
     let nul = err("end.nul", b"a\x001", &[]);
-    assert!(nul.contains("end.nul:1: the value does not end with NUL"), "{nul}");
+    assert!(nul.contains("end.nul:1: the value does not end with a NUL"), "{nul}");
 }
 
 #[test]
@@ -121,7 +124,7 @@ fn wrong_records_are_skipped_on_request() {
 }
 
 #[test]
-fn pairs_that_do_not_fit_the_map_are_told_by_line() {
+fn pairs_that_do_not_fit_the_map_are_reported_by_line() {
     let ground = Ground::new();
     ground.file("data.csv", "abcd,1\nefgh,2\nxyz,3\nijkl,4\n");
     let err = ground.fails(3, &["load", "shop", "ids", "data.csv", "--fixed", "4,1"]);
@@ -217,7 +220,7 @@ fn loading_reports_in_json() {
 }
 
 #[test]
-fn a_name_tells_the_format_and_json_may_be_asked_for_beside_it() {
+fn the_name_selects_the_format_and_json_the_report() {
     let ground = Ground::new();
     ground.file("data.csv", "apple,3\npear,4\n");
     let report = ground.json(&["load", "shop", "prices", "data.csv"]);
@@ -233,7 +236,7 @@ fn a_name_tells_the_format_and_json_may_be_asked_for_beside_it() {
         let err = ground.fails(2, args);
         assert!(err.contains("means csv, but --format is "), "{err}");
     }
-    // A name that tells nothing: --format, else tsv.
+    // A name without a known extension: --format, else tsv.
     ground.json(&["dump", "shop", "prices", "-o", "out.jsonx"]);
     assert!(ground.read("out.jsonx").starts_with(b"{\"key\":"));
     ground.ok(&["dump", "shop", "prices", "-o", "out.txt"]);
@@ -283,7 +286,7 @@ fn a_dump_replaces_a_file_whole_or_not_at_all() {
 }
 
 #[test]
-fn options_that_do_not_fit_are_told_before_anything_is_made() {
+fn invalid_options_are_reported_before_anything_is_created() {
     let ground = Ground::new();
     ground.file("data.xyz", "a,1\n");
     let usage = |args: &[&str]| ground.fails(2, args);
@@ -291,7 +294,10 @@ fn options_that_do_not_fit_are_told_before_anything_is_made() {
     assert!(usage(&["load", "shop", "p", "--format", "json", "--header"]).contains("--header"));
     assert!(usage(&["load", "shop", "p", "--format", "nul", "--key-column", "2"]).contains("NUL"));
     assert!(usage(&["load", "shop", "p", "--format", "csv", "--no-escapes"]).contains("tsv"));
-    assert!(usage(&["load", "shop", "p", "--format", "text"]).contains("text is only for output"));
+    assert!(
+        usage(&["load", "shop", "p", "--format", "text"])
+            .contains("--format text applies only to output")
+    );
     assert!(usage(&["dump", "shop", "p", "--format", "json", "--header"]).contains("--header"));
     assert!(usage(&["dump", "shop", "p", "--format", "tsv", "--raw"]).contains("--raw"));
     assert!(ground.fails(3, &["load", "shop", "p", "none.csv"]).contains("none.csv"));

@@ -102,7 +102,7 @@ fn a_sound_hold_is_salvaged_by_force_only() {
 }
 
 #[test]
-fn what_is_no_hold_is_named() {
+fn a_file_that_is_not_a_hold_is_named() {
     let ground = Ground::new();
     ground.file("broken.hold", "no hold at all");
     std::fs::create_dir(ground.path("folder.hold")).expect("a directory");

@@ -1,4 +1,4 @@
-//! Commands that a signal ends leave nothing behind, and end as the signal says.
+//! Commands that a signal ends leave nothing behind, and end by that signal.
 //!
 //! A command is signalled at an instant that is drawn; whether that was in the middle shows by how
 //! it ended. Every named step of the library is covered there.
@@ -12,7 +12,7 @@ use std::time::Duration;
 const PAIRS: u32 = 30_000;
 const FILES: [&str; 3] = ["shop.hold", "shop.backup", "old.csv"];
 
-/// What a command makes, and how it is made.
+/// The file that a command creates, and how it is created.
 const COMMANDS: [(&str, &[&str]); 4] = [
     ("new.csv", &["dump", "shop", "prices", "-o", "new.csv", "--quiet"]),
     ("old.csv", &["dump", "shop", "prices", "-o", "old.csv", "--quiet"]),

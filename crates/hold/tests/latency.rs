@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A benchmark that was killed may take so long to notice and to tidy up.
+/// How long a killed benchmark may take to notice and to clean up.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const PERCENTILES: [&str; 15] = [
@@ -41,7 +41,7 @@ fn of_system(found: &Value, system: &str, workload: &str, metric: &str) -> f64 {
     result["value"].as_f64().expect("a number")
 }
 
-/// All percentiles are there, in ascending order.
+/// All percentiles are present, in ascending order.
 fn percentiles_ascend(found: &Value, system: &str, workload: &str) {
     let at = |name: &&str| of_system(found, system, workload, &format!("latency_ns_{name}"));
     let values: Vec<f64> = PERCENTILES.iter().map(at).collect();
@@ -97,14 +97,14 @@ fn at_a_rate_every_message_is_timed_from_when_it_was_due() {
     let found = measured(&ground, &arguments, &[]);
     let (sent, unsent) =
         (metric(&found, "channel", "all_sent"), metric(&found, "channel", "all_unsent"));
-    // Due in 650 ms, and the last one, which says that it is.
+    // Due in 650 ms, and the last one, which is marked as the last.
     assert_eq!(sent + unsent, 1301.0);
     for consumer in ["channel consumer 1", "channel consumer 2"] {
         percentiles_ascend(&found, "commonhold", consumer);
         assert_eq!(metric(&found, consumer, "all_received"), sent);
         let timed = metric(&found, consumer, "latency_samples");
         let counted = metric(&found, consumer, "messages");
-        // The last one and what came before the first timed one of an interval.
+        // The last one and those before the first timed one of an interval.
         assert!((counted - timed).abs() <= 2.0, "{timed} of {counted}");
     }
 }
@@ -131,7 +131,7 @@ fn a_table_is_for_people() {
     let mut arguments = vec!["bench", "channel", "--rate", "1000"];
     arguments.extend(QUICK);
     let out = ground.ok(&arguments);
-    for wanted in ["99.95", "from 0.4 s", "every one that came was verified", "1,000 messages"] {
+    for wanted in ["99.95", "from 0.4 s", "every message received was verified", "1,000 messages"] {
         assert!(out.contains(wanted), "no '{wanted}' in:\n{out}");
     }
 }
@@ -175,7 +175,7 @@ fn plots_are_drawn_as_svg_and_as_a_page() {
 }
 
 #[test]
-fn round_trips_are_measured_beside_a_bare_cache_line() {
+fn round_trips_are_compared_with_a_bare_cache_line() {
     let _alone = alone();
     let ground = Ground::new();
     let arguments = ["bench", "channel", "--ping-pong", "--rounds", "3", "--seconds", "0.3"];
@@ -247,22 +247,22 @@ fn wrong_options_are_refused_with_the_way_out() {
         (3, "channel --cpus 0,1,2", "names 3, but there are 2 processes: producer, consumer 1"),
         (3, "channel --cpus 0,99999", "processor 99999 is not available"),
         (2, "channel --cpus 0,x", "got 'x'"),
-        (3, "channel --message-size 23", "--message-size must be at least 24"),
+        (3, "channel --message-size 23", "expected a --message-size of at least 24"),
         (3, "channel --message-size 1M", "raise --ring-bytes"),
         (3, "channel --ring-bytes 2G --seconds 0.1", "1 GiB"),
-        (3, "channel --consumers 0", "must be at least 1"),
-        (3, "channel --seconds 0", "--seconds must be more than 0"),
+        (3, "channel --consumers 0", "expected at least 1"),
+        (3, "channel --seconds 0", "expected --seconds of more than 0"),
         (3, "channel --interval 1ms --seconds 9", "raise --interval"),
         (2, "channel --plot curve.png", ".svg or .html"),
         (2, "channel --plot /nowhere/curve.svg", "folder /nowhere does not exist"),
         (2, "channel --ping-pong --rate 5", "cannot be used with"),
         (2, "channel --format csv", "text or json"),
-        (3, "queue --batch 0", "must be at least 1"),
-        (3, "queue --batch 5 --elements 4", "more than --elements"),
+        (3, "queue --batch 0", "expected at least 1"),
+        (3, "queue --batch 5 --elements 4", "at most --elements"),
         (3, "queue --element-bytes 7", "--element-bytes"),
         (3, "queue --alone --cpus 0,1", "names 2, but there are 1"),
-        (3, "log --line-bytes 39", "--line-bytes must be at least 40"),
-        (3, "log --writers 0", "must be at least 1"),
+        (3, "log --line-bytes 39", "expected --line-bytes of at least 40"),
+        (3, "log --writers 0", "expected at least 1"),
         (3, "log --seconds 0.1 --file /nowhere/lines", "/nowhere/lines"),
     ] {
         let words: Vec<&str> = ["bench"].into_iter().chain(arguments.split(' ')).collect();
@@ -272,7 +272,7 @@ fn wrong_options_are_refused_with_the_way_out() {
     until_gone(&ground, &[]);
 }
 
-/// Starts a benchmark and waits until all its processes are there; theirs are the numbers.
+/// Starts a benchmark and waits until all its processes exist; returns their ids.
 fn at_work(ground: &Ground, arguments: &[&str], processes: usize) -> (Child, Vec<u32>) {
     let mut command = ground.command(arguments);
     let mut child =

@@ -1,7 +1,7 @@
 //! Logs from the command line: writers and collectors, killed and followed.
 
 use crate::support::Ground;
-use crate::support::beside::{Beside, objects, until};
+use crate::support::background::{Background, objects, until};
 use rustix::process::Signal;
 use serde_json::json;
 use std::io::Write;
@@ -14,7 +14,7 @@ fn with_log() -> Ground {
     ground
 }
 
-/// What people wrote: the text of the lines of a dump, a tail or a file.
+/// The text of the users' lines in a dump, a tail or a file.
 fn texts(out: &str) -> Vec<String> {
     let written = out.lines().filter(|line| !line.contains(" ----- "));
     // Behind the time and the level.
@@ -22,9 +22,9 @@ fn texts(out: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_log_keeps_what_a_killed_process_wrote() {
+fn a_log_keeps_the_lines_of_a_killed_process() {
     let ground = with_log();
-    let mut writer = Beside::start(&ground, &["log", "write", "shop", "events"]);
+    let mut writer = Background::start(&ground, &["log", "write", "shop", "events"]);
     writer.write(b"one\ntwo\nthree\n");
     until(&ground, &["log", "stat", "shop", "events"], |s| s["used"][0]["lines"] == 4);
     let pid = writer.pid();
@@ -45,7 +45,7 @@ fn a_log_keeps_what_a_killed_process_wrote() {
 }
 
 #[test]
-fn a_log_tells_what_it_does_not_want_and_has_no_room_for() {
+fn a_log_reports_filtered_and_dropped_lines() {
     let ground = with_log();
     let write = ["log", "write", "shop", "events", "--format", "json", "--level"];
     let written = |level: &str| {
@@ -85,7 +85,7 @@ fn a_collector_that_is_killed_has_a_successor_and_no_line_is_lost_or_twice() {
         assert_eq!(run.code, 0, "{run:?}");
     };
     let stat = ["log", "stat", "shop", "events"];
-    let first = Beside::start(&ground, &collect);
+    let first = Background::start(&ground, &collect);
     let pid = first.pid();
     until(&ground, &stat, |s| s["collector"]["pid"] == pid);
     let err = ground.fails(3, &["log", "collect", "shop", "events", "--once"]);
@@ -94,11 +94,11 @@ fn a_collector_that_is_killed_has_a_successor_and_no_line_is_lost_or_twice() {
     until(&ground, &stat, |s| s["waiting_bytes"] == 0);
     first.kill();
     write(100..200);
-    let second = Beside::start(&ground, &collect);
+    let second = Background::start(&ground, &collect);
     let pid = second.pid();
     until(&ground, &stat, |s| s["collector"]["pid"] == pid);
     write(200..300);
-    // It takes out what is there before it ends.
+    // It collects all lines in the log before it ends.
     second.signal(Signal::TERM);
     let run = second.end();
     assert!(run.code == 0 && run.err.contains("written to shop.log"), "{run:?}");
@@ -123,24 +123,24 @@ fn lines_of_a_pipe_wait_for_the_collector_unless_they_are_to_be_dropped() {
         let args = [&["log", "write", "shop", "events"], more].concat();
         ground.run_with(&args, text.as_bytes())
     };
-    // Nobody collects: nobody is waited for.
+    // Without a collector no line waits.
     let run = write(&[]);
     assert_eq!(run.code, 1, "{run:?}");
     assert!(run.err.contains(" of 20,000 lines were dropped: log 'events' is full"), "{run:?}");
     let dropped = ground.json(&stat)["dropped"].as_u64().expect("a number");
     let collect = ["log", "collect", "shop", "events", "--file", "shop.log"];
-    let collector = Beside::start(&ground, &collect);
+    let collector = Background::start(&ground, &collect);
     until(&ground, &stat, |s| !s["collector"].is_null() && s["waiting_bytes"] == 0);
     let run = write(&["--format", "json"]);
     let all = json!({"accepted": 20_000, "filtered": 0, "dropped": 0});
     assert_eq!((run.code, objects(&run.out).remove(0)), (0, all));
     // Waiting is not counted as dropping.
     assert_eq!(ground.json(&stat)["dropped"], dropped);
-    // A collector that stands still makes room for nobody; with --drop that holds nobody up.
+    // A stopped collector makes no room; with --drop that delays no writer.
     collector.signal(Signal::STOP);
     let run = write(&["--drop"]);
     assert!(run.code == 1 && run.err.contains(" of 20,000 lines were dropped"), "{run:?}");
-    let mut waiting = Beside::start(&ground, &["log", "write", "shop", "events"]);
+    let mut waiting = Background::start(&ground, &["log", "write", "shop", "events"]);
     let pid = collector.pid();
     let mut input = waiting.input.take().expect("a pipe");
     let feeder = std::thread::spawn(move || input.write_all(text.as_bytes()));
@@ -157,13 +157,13 @@ fn lines_of_a_pipe_wait_for_the_collector_unless_they_are_to_be_dropped() {
 }
 
 #[test]
-fn tail_follows_beside_a_collector() {
+fn tail_follows_next_to_a_collector() {
     let ground = with_log();
     let write = |text: &str| ground.ok(&["log", "write", "shop", "events", text]);
     write("one");
     write("two");
-    let mut tail = Beside::start(&ground, &["log", "tail", "-f", "-n", "1", "shop", "events"]);
-    let next = |tail: &mut Beside| loop {
+    let mut tail = Background::start(&ground, &["log", "tail", "-f", "-n", "1", "shop", "events"]);
+    let next = |tail: &mut Background| loop {
         let line = tail.line();
         assert!(!line.is_empty(), "the tail ended early");
         if let Some(text) = texts(&line).pop() {

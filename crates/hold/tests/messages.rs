@@ -1,11 +1,11 @@
-//! What holds for the subcommands of all kinds of messages; lists as values.
+//! Common properties of the subcommands for all kinds of messages; lists as values.
 
 use crate::support::Ground;
-use crate::support::beside::{nasty, objects};
+use crate::support::background::{nasty, objects};
 use serde_json::json;
 
 #[test]
-fn names_that_are_absent_or_of_another_kind_are_told_with_the_way_out() {
+fn absent_names_and_other_kinds_are_errors_with_a_remedy() {
     let ground = Ground::new();
     let subcommands: [(&str, &[&str], &[&str]); 10] = [
         ("queue", &["push"], &["full", "x"]),
@@ -88,7 +88,7 @@ fn lists_lose_nothing_to_each_other() {
 }
 
 #[test]
-fn verbs_within_verbs_have_pages_and_completions() {
+fn nested_subcommands_have_pages_and_completions() {
     let ground = Ground::new();
     ground.ok(&["man", "pages"]);
     let page = ground.read("pages/hold-queue-push.1");

@@ -5,7 +5,7 @@ mod between;
 mod exposition;
 
 use crate::support::Ground;
-use crate::support::beside::Beside;
+use crate::support::background::Background;
 use crate::support::browser;
 use exposition::Exposition;
 use rustix::process::{Pid, Signal, kill_process};
@@ -53,7 +53,7 @@ fn status(port: u16) -> Value {
     serde_json::from_str(&get(port, "/_hold/status.json")).expect("JSON")
 }
 
-/// Waits until the metrics are as wanted.
+/// Waits until the metrics meet a condition.
 fn until(port: u16, wanted: impl Fn(&Exposition) -> bool) -> Exposition {
     let end = Instant::now() + Duration::from_secs(60);
     loop {
@@ -71,9 +71,9 @@ fn port_of(address: &Value) -> u16 {
     text.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).expect("a port")
 }
 
-/// A file server with a page beside it.
+/// A file server with a status page.
 struct Served {
-    process: Beside,
+    process: Background,
     /// Of files.
     port: u16,
     /// Of the page.
@@ -86,7 +86,7 @@ fn serve(ground: &Ground, place: &OsStr) -> Served {
     let words = words.into_iter().chain(["--format", "json", "-q"]).map(OsStr::new);
     let mut command = ground.command(&words.chain([place]).collect::<Vec<_>>());
     command.stdin(std::process::Stdio::null());
-    let mut process = Beside::run(command);
+    let mut process = Background::run(command);
     let told: Value = serde_json::from_str(&process.line()).expect("JSON");
     let (port, admin) = (port_of(&told["listening"][0]), port_of(&told["admin"]));
     until(admin, |all| all.sum("hold_server_workers") == 2.0);
@@ -102,7 +102,8 @@ fn site(ground: &Ground, name: &OsStr) {
     }
 }
 
-/// Asks for files so often; a worker that is killed meanwhile takes connections with it.
+/// Requests files this number of times; a worker that is killed meanwhile takes connections with
+/// it.
 fn load(port: u16, times: usize) -> usize {
     (0..times)
         .filter(|number| {
@@ -117,7 +118,7 @@ fn load(port: u16, times: usize) -> usize {
 }
 
 const REQUESTS: &str = "hold_server_requests_total";
-/// The map of the cache, as it is if nothing is chosen.
+/// The map of the cache with the default choices.
 const FILES: &str = ".files.lockfree.268435456";
 
 #[test]
@@ -164,7 +165,7 @@ fn the_page_is_at_its_address_and_nothing_else_is() {
     }
     let long = format!("GET / HTTP/1.1\r\nHost: localhost\r\nX: {}", "a".repeat(20_000));
     assert_eq!(exchange(served.admin, long.as_bytes()).status, 431);
-    // What is served there is not served here.
+    // Its files are not served here.
     assert_eq!(ask(served.port, "GET", "/_hold/", "localhost").status, 404);
 }
 
@@ -180,7 +181,7 @@ fn one_connection_may_ask_several_times() {
 }
 
 #[test]
-fn slow_clients_keep_nobody_out_for_long() {
+fn slow_clients_do_not_block_others_for_long() {
     let ground = Ground::new();
     ground.map("shop", "prices").set("apple", "3").unwrap();
     let (_monitor, port) = monitor(&ground, OsStr::new("shop"));
@@ -194,7 +195,7 @@ fn slow_clients_keep_nobody_out_for_long() {
     let mut answers = Vec::new();
     while answers.last() != Some(&200) {
         assert!(Instant::now() < end, "{answers:?}");
-        // One that is too many is told so at once, perhaps before it could ask.
+        // One connection too many gets an answer at once, perhaps before its request.
         let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
         let _ = stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n");
         let mut text = [0; 12];
@@ -222,7 +223,7 @@ fn counters_never_decrease_though_workers_are_killed() {
             all.samples.iter().any(|((name, _), value)| name == REQUESTS && *value > seen)
         });
         for (series, value) in before.counters() {
-            // A worker's own figures go with it.
+            // A worker's own metrics disappear with it.
             let is_gone = series.1.contains_key("worker") && !now.samples.contains_key(series);
             assert!(is_gone || now.samples[series] >= value, "{series:?}: {value}, then less");
         }
@@ -238,7 +239,7 @@ fn counters_never_decrease_though_workers_are_killed() {
         }
     }
     let again = until(served.admin, |all| all.sum("hold_server_workers") == 2.0);
-    // What was reported before the end of a worker is still there.
+    // Reports before the end of a worker still count.
     assert!(again.value(REQUESTS, &[]) >= seen && seen > 0.0 && answered > 300);
     let count = again.value("hold_server_request_duration_seconds_count", &[]);
     assert!(count > 0.0 && count <= again.value(REQUESTS, &[]));
@@ -292,11 +293,11 @@ fn stat_shows_workers() {
 }
 
 /// `hold monitor`, and its port.
-fn monitor(ground: &Ground, hold: &OsStr) -> (Beside, u16) {
+fn monitor(ground: &Ground, hold: &OsStr) -> (Background, u16) {
     let words = ["monitor", "--listen", "tcp:0", "--format", "json"].map(OsStr::new);
     let mut command = ground.command(&[&words[..], &[hold]].concat());
     command.stdin(std::process::Stdio::null());
-    let mut process = Beside::run(command);
+    let mut process = Background::run(command);
     let told: Value = serde_json::from_str(&process.line()).expect("JSON");
     let port = port_of(&told["listening"][0]);
     (process, port)
@@ -314,14 +315,14 @@ fn every_structure_has_its_figures() {
     ground.ok(&["log", "create", "shop", "events"]);
     ground.ok(&["log", "write", "shop", "events", "the shop is open"]);
     let origin = ["origin", "shop", "prices", "--listen", "unix:prices.sock", "--format", "json"];
-    let mut origin = Beside::start(&ground, &origin);
+    let mut origin = Background::start(&ground, &origin);
     origin.line();
-    let mut replica = Beside::start(
+    let mut replica = Background::start(
         &ground,
         &["replica", "unix:prices.sock", "copy", "prices", "--format", "json"],
     );
     replica.line();
-    let _journal = Beside::start(&ground, &["journal", "shop", "prices", "prices.journal"]);
+    let _journal = Background::start(&ground, &["journal", "shop", "prices", "prices.journal"]);
     let (monitor, port) = monitor(&ground, OsStr::new("shop"));
     let all = until(port, |all| {
         let has = |name: &str| all.samples.keys().any(|(n, _)| n == name);
@@ -404,7 +405,7 @@ fn odd_names_are_only_names() {
         "-q",
     ];
     command.args(more).arg("--hold").arg(&path).stdin(std::process::Stdio::null());
-    let mut process = Beside::run(command);
+    let mut process = Background::run(command);
     let told: Value = serde_json::from_str(&process.line()).expect("JSON");
     let port = port_of(&told["admin"]);
     let all = until(port, |all| all.samples.keys().any(|(name, _)| name == REQUESTS));
@@ -431,7 +432,7 @@ fn a_unix_socket_is_asked_by_curl() {
     let ground = Ground::new();
     ground.map("shop", "prices").set("apple", "3").unwrap();
     let words = ["monitor", "shop", "--listen", "unix:page.sock", "--format", "json"];
-    let mut monitor = Beside::start(&ground, &words);
+    let mut monitor = Background::start(&ground, &words);
     monitor.line();
     let mut stream =
         std::os::unix::net::UnixStream::connect(ground.path("page.sock")).expect("it listens");
@@ -472,7 +473,7 @@ fn a_browser_shows_figures_that_move() {
     assert!(shown(&document).contains("1,234 in all"), "{document}");
     assert!(document.contains("class=\"live\">live</p>"), "{document}");
     assert!(document.contains("<path class=\"line one\" d=\"M"), "{document}");
-    // Without a script it is as it is sent, and loaded anew.
+    // Without a script the page shows its initial state, and is reloaded.
     let document = get(admin, "/_hold/");
     assert!(shown(&document).contains("1,234 in all"), "{document}");
     assert!(document.contains("<noscript><meta http-equiv=\"refresh\""), "{document}");

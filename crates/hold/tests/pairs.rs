@@ -9,7 +9,7 @@ fn json_lines(text: &str) -> Vec<Value> {
 }
 
 #[test]
-fn what_is_set_is_got_back() {
+fn get_returns_the_value_that_set_stored() {
     let ground = Ground::new();
     assert_eq!(ground.ok(&["set", "shop", "prices", "apple", "3"]), "");
     assert_eq!(ground.ok(&["get", "shop", "prices", "apple"]), "3");
@@ -76,7 +76,7 @@ fn conditions_decide_whether_a_value_is_stored() {
 }
 
 #[test]
-fn who_waits_for_one_that_stands_still_may_give_up() {
+fn a_wait_for_a_stopped_holder_can_time_out() {
     let ground = Ground::new();
     ground.ok(&["set", "shop", "prices", "apple", "3"]);
     let hold = commonhold::Hold::open(ground.path("shop.hold")).unwrap();
@@ -162,7 +162,7 @@ fn negative_numbers_are_values_and_not_options() {
 }
 
 #[test]
-fn keys_and_scan_print_what_is_there() {
+fn keys_and_scan_print_all_pairs() {
     let ground = Ground::new();
     let map = ground.map("shop", "prices");
     for key in ["apple", "apricot", "pear"] {
@@ -220,7 +220,7 @@ fn pages_have_every_pair_once() {
 }
 
 #[test]
-fn maps_are_made_as_told() {
+fn maps_are_created_with_the_given_options() {
     let ground = Ground::new();
     let set = ["set", "--fixed", "4,2", "--hex", "shop", "ids", "01000000", "0a0b"];
     ground.ok(&set);
@@ -240,7 +240,7 @@ fn maps_are_made_as_told() {
 }
 
 #[test]
-fn nothing_is_made_that_was_not_asked_for() {
+fn nothing_is_created_without_a_request() {
     let ground = Ground::new();
     for subcommand in [&["get", "shop", "prices", "apple"][..], &["keys", "shop", "prices"]] {
         assert!(ground.fails(3, subcommand).contains("shop"), "{subcommand:?}");
@@ -255,7 +255,7 @@ fn nothing_is_made_that_was_not_asked_for() {
 }
 
 #[test]
-fn holds_are_made_as_told() {
+fn holds_are_created_with_the_given_options() {
     use std::os::unix::fs::PermissionsExt;
     let ground = Ground::new();
     ground.ok(&["set", "--mode", "640", "--max-bytes", "1G", "shop", "prices", "apple", "3"]);

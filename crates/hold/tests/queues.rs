@@ -1,7 +1,9 @@
 //! Queues from the command line: real processes that pass elements, and are killed.
 
 use crate::support::Run;
-use crate::support::beside::{Beside, lines, nasty, objects, until, with_channel, with_queue};
+use crate::support::background::{
+    Background, lines, nasty, objects, until, with_channel, with_queue,
+};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -54,7 +56,7 @@ fn every_byte_goes_through_a_queue() {
 }
 
 #[test]
-fn a_full_queue_is_waited_for_or_told() {
+fn push_waits_for_a_full_queue_or_times_out() {
     let ground = with_queue("8", &[]);
     let push = ["queue", "push", "shop", "jobs", "full"];
     let input = b"1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n";
@@ -62,7 +64,7 @@ fn a_full_queue_is_waited_for_or_told() {
         ground.run_with(&[&push[..], &["--timeout", "0", "--format", "json"]].concat(), input);
     assert_eq!((run.code, objects(&run.out)[0].clone()), (1, json!({"pushed": 8, "all": false})));
     assert!(run.err.contains("8 in queue full"), "{}", run.err);
-    let mut waiting = Beside::start(&ground, &push);
+    let mut waiting = Background::start(&ground, &push);
     waiting.write(b"9\n10\n");
     assert!(waiting.first_error().contains("queue free is empty"));
     let pull = ["queue", "pull", "shop", "jobs", "full", "--timeout", "1m", "-n", "10"];
@@ -71,13 +73,13 @@ fn a_full_queue_is_waited_for_or_told() {
 }
 
 #[test]
-fn what_a_killed_puller_had_in_flight_comes_back() {
+fn the_element_of_a_killed_puller_comes_back() {
     let ground = with_queue("256K", &["--orphans", "full"]);
     let job = "x".repeat(200 << 10);
     let run = ground.run_with(&["queue", "push", "shop", "jobs", "full"], job.as_bytes());
     assert_eq!(run.code, 0, "{run:?}");
     // The pipe has no room for the message, so the puller stops with it in flight.
-    let puller = Beside::start(&ground, &["queue", "pull", "shop", "jobs", "full", "--follow"]);
+    let puller = Background::start(&ground, &["queue", "pull", "shop", "jobs", "full", "--follow"]);
     let stat = until(&ground, &["queue", "stat", "shop", "jobs"], |s| s["holders"] != json!([]));
     let holder = &stat["holders"][0];
     assert_eq!((&holder["pid"], &holder["elements"]), (&json!(puller.pid()), &json!(1)));
@@ -91,7 +93,7 @@ fn what_a_killed_puller_had_in_flight_comes_back() {
 }
 
 #[test]
-fn a_message_that_nobody_takes_from_the_pipe_stays_in_its_queue() {
+fn a_message_that_the_pipe_does_not_take_stays_in_its_queue() {
     let ground = with_queue("8", &[]);
     ground.ok(&["queue", "push", "shop", "jobs", "full", "job"]);
     let (reader, writer) = std::io::pipe().expect("a pipe");
@@ -103,7 +105,7 @@ fn a_message_that_nobody_takes_from_the_pipe_stays_in_its_queue() {
 }
 
 #[test]
-fn who_waits_ends_with_the_reader_or_a_signal() {
+fn a_wait_ends_with_the_reader_or_a_signal() {
     let ground = with_channel("4K");
     ground.ok(&["queue", "create", "shop", "jobs"]);
     ground.ok(&["log", "create", "shop", "events", "--rings", "2", "--ring-bytes", "4K"]);
@@ -121,7 +123,8 @@ fn who_waits_ends_with_the_reader_or_a_signal() {
     }
     let is_there = |pid: u32| move |s: &Value| s["consumers"][0]["pid"] == pid;
     for (more, code) in [(&[][..], 0), (&["--count", "2"], 130)] {
-        let recv = Beside::start(&ground, &[&["channel", "recv", "shop", "ticks"], more].concat());
+        let recv =
+            Background::start(&ground, &[&["channel", "recv", "shop", "ticks"], more].concat());
         until(&ground, &["channel", "stat", "shop", "ticks"], is_there(recv.pid()));
         let mut recv = recv;
         ground.ok(&["channel", "send", "shop", "ticks", "hello"]);

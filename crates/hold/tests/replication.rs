@@ -1,8 +1,8 @@
 //! Maps over the network, as a user has them: real origins, replicas and relays, each a process
-//! that says when it is there and is ended by a signal.
+//! that reports when it is ready and ends by a signal.
 
 use crate::support::Ground;
-use crate::support::beside::{Beside, until};
+use crate::support::background::{Background, until};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::net::TcpListener;
@@ -22,12 +22,12 @@ fn shop() -> Ground {
 }
 
 /// An origin of `shop prices`, once it listens; where it does.
-fn origin(ground: &Ground, options: &[&str]) -> (Beside, Vec<String>) {
+fn origin(ground: &Ground, options: &[&str]) -> (Background, Vec<String>) {
     let fixed = ["origin", "shop", "prices", "--format", "json"];
-    listening(Beside::start(ground, &[&fixed[..], options].concat()))
+    listening(Background::start(ground, &[&fixed[..], options].concat()))
 }
 
-fn listening(mut origin: Beside) -> (Beside, Vec<String>) {
+fn listening(mut origin: Background) -> (Background, Vec<String>) {
     let line = origin.line();
     let said: Value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"));
     let names = said["listening"].as_array().expect("a list of addresses").iter();
@@ -35,16 +35,16 @@ fn listening(mut origin: Beside) -> (Beside, Vec<String>) {
     (origin, names)
 }
 
-/// A replica of what is at `address`, with the map `prices` of hold `to`.
-fn follow(ground: &Ground, address: &str, to: &str, options: &[&str]) -> Beside {
+/// A replica of the origin at `address`, with the map `prices` of hold `to`.
+fn follow(ground: &Ground, address: &str, to: &str, options: &[&str]) -> Background {
     let fixed = ["replica", address, to, "prices", "--format", "json"];
-    Beside::start(ground, &[&fixed[..], options].concat())
+    Background::start(ground, &[&fixed[..], options].concat())
 }
 
-/// Waits until it says that.
-fn hears(beside: &mut Beside, event: &str) -> Value {
+/// Waits until it reports this event.
+fn hears(background: &mut Background, event: &str) -> Value {
     loop {
-        let line = beside.line();
+        let line = background.line();
         let said: Value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"));
         if said["event"] == event {
             return said;
@@ -65,16 +65,16 @@ fn sees(ground: &Ground, hold: &str, key: &str, value: &str) {
     }
 }
 
-/// Ends it as systemd does; what it has still said.
-fn stop(beside: Beside) -> String {
-    beside.signal(Signal::TERM);
-    let run = beside.end();
+/// Ends it as systemd does; returns the rest of its output.
+fn stop(background: Background) -> String {
+    background.signal(Signal::TERM);
+    let run = background.end();
     assert_eq!(run.code, 0, "{run:?}");
     run.err
 }
 
 #[test]
-fn what_is_written_at_the_origin_is_read_at_the_replica() {
+fn a_replica_has_the_changes_of_its_origin() {
     let ground = shop();
     let (first, addresses) = origin(&ground, &["--listen", "unix:./sock"]);
     assert_eq!(addresses, ["unix:./sock"]);
@@ -147,14 +147,14 @@ fn stat_shows_who_follows_and_how_far_behind() {
     assert!(ground.ok(&["list", "copy"]).contains("general, replica"));
     assert_eq!(ground.json(&["list", "copy"])[0]["replica"], true);
     stop(replica);
-    // What has ended well has taken back what it told.
+    // After a normal end its reports are gone.
     let stat = until(&ground, &["stat", "copy"], |stat| stat["replicas"] == json!([]));
     assert_eq!(stat["maps"][0]["replica"], true);
     stop(first);
 }
 
 #[test]
-fn names_of_its_own_are_listed_only_when_asked_for() {
+fn internal_names_are_listed_only_on_request() {
     let ground = shop();
     let (first, _) = origin(&ground, &["--listen", "unix:./sock"]);
     let mut replica = follow(&ground, "unix:./sock", "copy", &[]);
@@ -184,7 +184,7 @@ fn relays_pass_on_what_they_are_sent() {
     let (first, _) = origin(&ground, &["--listen", "unix:./sock"]);
     let relay = |from: &str, hold: &str, to: &str| {
         let args = ["relay", from, hold, "prices", "--listen", to, "--format", "json"];
-        let mut relay = Beside::start(&ground, &args);
+        let mut relay = Background::start(&ground, &args);
         hears(&mut relay, "ready");
         listening(relay).0
     };
@@ -200,13 +200,13 @@ fn relays_pass_on_what_they_are_sent() {
     };
     until(&ground, &["stat", "near", "prices"], both);
     ground.fails(3, &["set", "far", "prices", "pear", "6"]);
-    // The relay goes on serving what it has when its own origin is away.
+    // The relay continues to serve its map when its own origin is away.
     stop(first);
     let late = follow(&ground, "unix:./sock1", "late", &["--once"]).end();
     assert_eq!(late.code, 0, "{late:?}");
     assert_eq!(ground.ok(&["get", "late", "prices", "pear"]), "5");
-    for beside in [leaf, far, near] {
-        stop(beside);
+    for background in [leaf, far, near] {
+        stop(background);
     }
     assert!(!ground.path("sock1").exists() && !ground.path("sock2").exists());
 }
@@ -234,7 +234,7 @@ fn a_copy_is_made_once_and_brought_up_to_date() {
         assert_eq!((run.code, run.out.as_str(), run.err.as_str()), (0, "", ""));
         assert_eq!(ground.ok(&["get", "./copy.hold", "prices", "2999"]), round);
     }
-    // What is in the way is left alone.
+    // An existing file at the path is not touched.
     ground.ok(&["set", "other", "prices", "apple", "1"]);
     let err = ground.fails(3, &["replica", "unix:./sock", "other", "prices", "--once"]);
     assert!(err.contains("is not a replica") && err.contains("drop it first"), "{err}");
@@ -246,7 +246,7 @@ fn a_copy_is_made_once_and_brought_up_to_date() {
 }
 
 #[test]
-fn only_who_knows_the_secret_is_served() {
+fn only_replicas_with_the_secret_are_served() {
     let ground = shop();
     for (name, text) in [("right", SECRET), ("wrong", "what nobody else knows"), ("short", "ab\n")]
     {
@@ -277,7 +277,7 @@ fn only_who_knows_the_secret_is_served() {
 }
 
 #[test]
-fn a_replica_goes_on_when_its_origin_is_killed_and_started_again() {
+fn a_replica_resumes_when_its_origin_is_killed_and_restarted() {
     let ground = shop();
     let listen = ["--listen", "unix:./sock"];
     let (first, _) = origin(&ground, &listen);
@@ -323,34 +323,34 @@ fn sockets_may_be_handed_over() {
     let path = ground.path("sock");
     let unix = UnixListener::bind(&path).expect("a socket");
     let (first, addresses) =
-        listening(Beside::run(activated(&ground, unix.try_clone().expect("a copy").into())));
+        listening(Background::run(activated(&ground, unix.try_clone().expect("a copy").into())));
     let address = format!("unix:{}", path.display());
     assert_eq!(addresses, [address.as_str()]);
     let run = follow(&ground, &address, "copy", &["--once"]).end();
     assert_eq!(run.code, 0, "{run:?}");
     assert_eq!(ground.ok(&["get", "copy", "prices", "apple"]), "3");
     stop(first);
-    // It belongs to who made it, who may hand it to the next one.
+    // It belongs to its creator, which may pass it to the next process.
     assert!(std::fs::metadata(&path).expect("still there").file_type().is_socket());
     let mut early = follow(&ground, &address, "early", &[]);
-    let (second, _) = listening(Beside::run(activated(&ground, unix.into())));
+    let (second, _) = listening(Background::run(activated(&ground, unix.into())));
     hears(&mut early, "ready");
     stop(early);
     stop(second);
 
     let tcp = TcpListener::bind("127.0.0.1:0").expect("a socket");
     let address = format!("tcp:{}", tcp.local_addr().expect("its address"));
-    let (third, addresses) = listening(Beside::run(activated(&ground, tcp.into())));
+    let (third, addresses) = listening(Background::run(activated(&ground, tcp.into())));
     assert_eq!(addresses, [address.as_str()]);
     let run = follow(&ground, &address, "again", &["--once"]).end();
     assert_eq!(run.code, 0, "{run:?}");
     stop(third);
 
     let file = std::fs::File::open("/dev/null").expect("a file");
-    let run = Beside::run(activated(&ground, file.into())).end();
+    let run = Background::run(activated(&ground, file.into())).end();
     assert!(run.code == 3 && run.err.contains("neither a unix nor a TCP"), "{run:?}");
     let (one, _other) = std::os::unix::net::UnixStream::pair().expect("a pair");
-    let run = Beside::run(activated(&ground, one.into())).end();
+    let run = Background::run(activated(&ground, one.into())).end();
     assert!(run.code == 3 && run.err.contains("Accept=no"), "{run:?}");
 }
 
@@ -380,7 +380,7 @@ fn ways_of_serving_may_be_chosen() {
 }
 
 #[test]
-fn what_cannot_be_served_or_followed_is_told() {
+fn maps_that_cannot_be_served_or_followed_are_errors() {
     let ground = shop();
     let err = ground.fails(2, &["origin", "shop", "prices"]);
     assert!(err.contains("--listen unix:") && err.contains("systemd"), "{err}");
@@ -407,14 +407,14 @@ fn what_cannot_be_served_or_followed_is_told() {
     let err = stop(first);
     assert!(err.contains("--secret-file"), "tcp without a secret is told: {err}");
     let all = ["origin", "shop", "prices", "--listen", "tcp:0.0.0.0:0"];
-    let mut warned = Beside::start(&ground, &all);
+    let mut warned = Background::start(&ground, &all);
     let line = warned.first_error();
     assert!(line.contains("other machines") && line.contains("not encrypted"), "{line}");
     warned.kill();
 }
 
 #[test]
-fn what_was_deleted_under_it_is_served_no_more() {
+fn a_deleted_map_or_hold_ends_its_origin() {
     let ground = shop();
     let (first, _) = origin(&ground, &["--listen", "unix:./sock"]);
     let mut replica = follow(&ground, "unix:./sock", "copy", &[]);
@@ -424,12 +424,12 @@ fn what_was_deleted_under_it_is_served_no_more() {
     ground.ok(&["drop", "copy", "prices", "--yes"]);
     ground.ok(&["drop", "other", "--force"]);
     ground.ok(&["drop", "shop", "prices", "--yes"]);
-    for (beside, why) in [
+    for (background, why) in [
         (replica, "map prices was dropped"),
         (other, "deleted or replaced"),
         (first, "map prices was dropped"),
     ] {
-        let run = beside.end();
+        let run = background.end();
         assert!(run.code == 3 && run.err.contains(why), "{run:?}");
     }
     assert!(!ground.path("sock").exists());
@@ -452,9 +452,9 @@ fn a_replica_is_compared_with_its_origin() {
 }
 
 /// The journal of `shop prices`, once it runs.
-fn journal(ground: &Ground, options: &[&str]) -> Beside {
+fn journal(ground: &Ground, options: &[&str]) -> Background {
     let fixed = ["journal", "shop", "prices", "./it.journal", "--format", "json"];
-    let mut journal = Beside::start(ground, &[&fixed[..], options].concat());
+    let mut journal = Background::start(ground, &[&fixed[..], options].concat());
     hears(&mut journal, "journal");
     journal
 }
@@ -478,7 +478,7 @@ fn a_map_is_rebuilt_from_its_journal() {
     first.end();
     let err = ground.fails(3, &["sync", "shop", "prices"]);
     assert!(err.contains("no running journal"), "{err}");
-    // As after a crash of the system: what was in memory is gone.
+    // As after a system crash: the contents of memory are gone.
     ground.ok(&["drop", "shop", "--yes"]);
     let second = journal(&ground, &["--sync", "every-ms", "5"]);
     assert_eq!(ground.ok(&["get", "shop", "prices", "pear"]), "5");

@@ -3,11 +3,11 @@
 //!
 //! | module | idea |
 //! |---|---|
-//! | [`visitor`] | who asks for files |
+//! | [`visitor`] | clients that request files |
 //! | [`ends`] | how it begins and ends, well or by force |
 //! | [`workers`] | workers that are killed and replaced while they serve |
 //! | [`curl`], [`page`] | real clients: curl, a browser |
-//! | [`mistakes`] | what cannot be served |
+//! | [`mistakes`] | directories that cannot be served |
 
 mod curl;
 mod ends;
@@ -16,7 +16,7 @@ mod page;
 mod visitor;
 mod workers;
 
-use crate::support::beside::Beside;
+use crate::support::background::Background;
 use crate::support::{Ground, PROGRAM};
 use commonhold::Hold;
 use commonhold_io::reports::reports;
@@ -45,7 +45,7 @@ fn site() -> Ground {
 
 /// A server that serves.
 struct Serving {
-    beside: Beside,
+    background: Background,
     port: u16,
 }
 
@@ -62,38 +62,37 @@ impl Serving {
         let fixed = ["serve", place, "--listen", "tcp:0", "--format", "json"];
         let mut command = ground.command_of(program, &[&fixed[..], options].concat());
         command.stdin(Stdio::piped());
-        Serving::of(Beside::run(command))
+        Serving::of(Background::run(command))
     }
 
     /// A server that has been started.
     #[track_caller]
-    fn of(mut beside: Beside) -> Serving {
-        let line = beside.line();
+    fn of(mut background: Background) -> Serving {
+        let line = background.line();
         let said: Value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"));
         let name = said["listening"][0].as_str().expect("an address");
         let port = name.strip_prefix("tcp:127.0.0.1:").expect("this machine only");
         let port = port.parse().expect("a port");
-        Serving { beside, port }
+        Serving { background, port }
     }
 
     /// The worker processes that live.
     fn workers(&self) -> Vec<u32> {
-        children(self.beside.pid())
+        children(self.background.pid())
     }
 
     /// Ends it as systemd does.
     #[track_caller]
     fn stop(self) {
         let workers = self.workers();
-        self.beside.signal(Signal::TERM);
-        let run = self.beside.end();
+        self.background.signal(Signal::TERM);
+        let run = self.background.end();
         assert_eq!((run.code, &*run.out), (0, ""), "{run:?}");
         assert!(workers.into_iter().all(is_gone), "workers are left");
     }
 }
 
-/// The state and the parent of a process; `None` if it is gone or nobody has to wait for more than
-/// its number.
+/// The state and the parent of a process; `None` if it is gone or a zombie.
 fn parent(pid: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let mut words = stat.rsplit_once(')')?.1.split_whitespace();
@@ -125,7 +124,7 @@ fn until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// What the workers that live have counted under a name.
+/// The count of all living workers under a name.
 fn counted(ground: &Ground, hold: &str, name: &str) -> u64 {
     let hold =
         Hold::options().directory(ground.path("")).open(hold).expect("the hold of the server");

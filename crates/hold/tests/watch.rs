@@ -1,4 +1,4 @@
-//! Watching a map: what is printed, going on where one stopped, and what ends it.
+//! Watching a map: the output, resuming where it stopped, and its ends.
 
 use crate::support::Ground;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ fn changes_are_printed_as_they_happen() {
     let mut watch = ground.command(&["watch", "shop", "prices", "--all", "--count", "6"]);
     let mut child = watch.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-    // What is there shows that it watches.
+    // The existing pairs show that it watches.
     assert_eq!(lines.next().unwrap(), "set\tapple\t3");
     ground.ok(&["set", "shop", "prices", "apple", "4"]);
     assert_eq!(lines.next().unwrap(), "set\tapple\t4");
@@ -29,7 +29,7 @@ fn changes_are_printed_as_they_happen() {
 }
 
 #[test]
-fn who_comes_back_goes_on_where_it_stopped() {
+fn a_watch_resumes_where_it_stopped() {
     let ground = Ground::new();
     ground.ok(&["set", "shop", "prices", "apple", "3"]);
     let run = ground.run(&["watch", "shop", "prices", "--timeout", "0"]);
@@ -61,7 +61,7 @@ fn who_comes_back_goes_on_where_it_stopped() {
 }
 
 #[test]
-fn what_ends_a_watch_is_told() {
+fn a_watch_reports_why_it_ends() {
     let ground = Ground::new();
     let err = ground.fails(3, &["watch", "shop", "prices"]);
     assert!(err.contains("this hold does not exist"), "{err}");

@@ -1,4 +1,4 @@
-//! `hold check`: looks at everything in a hold and says what is wrong.
+//! `hold check`: checks everything in a hold and reports damage.
 
 use crate::commands::shared::answer;
 use crate::target::{Directory, HoldName};
@@ -19,7 +19,7 @@ Examples:
 
 Writers wait during the check, readers do not.
 
-Exit codes: 0 no problems; 1 problems, which are listed; 2, 3 see 'hold help'";
+Exit codes: 0 no problems; 1 problems, which it lists; 2, 3 see 'hold help'";
 
 /// Options of `hold check`.
 #[derive(clap::Args, Debug)]

@@ -23,7 +23,7 @@ pub struct Args {
 
 /// Prints the completions of `command`.
 pub fn run(args: &Args, mut command: Command, output: &Output) -> Result<ExitCode> {
-    // Made in memory: the generator knows no reader that goes away.
+    // Made in memory: the generator cannot handle a reader that closes the pipe.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, "hold", &mut script);
     output.bytes(&script)?;

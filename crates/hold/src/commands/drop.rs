@@ -1,7 +1,6 @@
 //! `hold drop`: deletes a map or another structure, or a whole hold, after asking on a terminal.
 //!
-//! Invariant: nothing is deleted without a yes, which is either given at the terminal or by an
-//! option.
+//! Invariant: nothing is deleted without a confirmation, at the terminal or by an option.
 
 use crate::commands::shared::answer;
 use crate::commands::shared::structure_kind::{kind_of, nothing_called};

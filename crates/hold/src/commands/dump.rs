@@ -1,7 +1,8 @@
 //! `hold dump`: writes all pairs of a map to a file or to standard output.
 //!
-//! Invariant: a file named with `--output` is the whole dump or is not touched: it is written
-//! without a name, which it gets at the end ([`Draft`]). A dump that is killed leaves nothing.
+//! Invariant: a file named with `--output` is the whole dump or is not touched: the dump goes to a
+//! file without a name, which gets the name at the end ([`Draft`]). A killed dump leaves nothing
+//! behind.
 
 use crate::formats::{self, WritePairs, Writing};
 use crate::target::{Directory, MapName};
@@ -25,18 +26,18 @@ Examples:
   hold dump shop prices -o prices.csv --header
   hold dump shop prices --format json | jq -r .key
   hold dump shop prices --format nul | xargs -0 -n 2 printf '%s costs %s\\n'
-  hold dump shop prices --frozen -o prices.jsonl # as it is at one instant; writers wait
+  hold dump shop prices --frozen -o prices.jsonl # the state at one instant; writers wait
 
 Formats: by the name of the output file (.csv .tsv .tab .json .jsonl .ndjson .nul), else by
 --format, else tsv. With -o, --format json also selects JSON for the report.
   csv   RFC 4180; bytes that are not UTF-8 are an error without --raw
   tsv   key, tab, value; with backslash escapes \\t \\n \\r \\0 \\\\ \\xHH; any bytes
-  json  one object a line, {\"key\": ..., \"value\": ...}; {\"base64\": ...} stands for bytes; any bytes
+  json  one object per line, {\"key\": ..., \"value\": ...}; any bytes ({\"base64\": ...} if not UTF-8)
   nul   key NUL value NUL ...; NUL bytes in a key or value are an error
 
-Without --frozen other processes may write during the dump: pairs that exist throughout are dumped
-exactly once, others once or not at all. 'hold backup' copies all maps as they are at one instant,
-and no writer waits while the file is written.";
+Without --frozen other processes may write during the dump: a pair that exists throughout is dumped
+exactly once, any other once or not at all. 'hold backup' copies all maps as they are at one
+instant, and no writer waits while the file is written.";
 
 /// Options of `hold dump`.
 #[derive(clap::Args, Debug)]
@@ -48,7 +49,7 @@ pub struct Args {
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// Name the columns in a first line (csv, tsv)
+    /// Begin with a line that names the columns (csv, tsv)
     #[arg(long)]
     header: bool,
 
@@ -104,7 +105,7 @@ impl Args {
     }
 }
 
-/// Writes every pair to `sink`; how many, and what was written to.
+/// Writes every pair to `sink`; returns their number and the sink.
 fn write_pairs<W: Write>(
     map: &Map,
     writer: &mut dyn WritePairs,
@@ -124,7 +125,7 @@ fn write_pairs<W: Write>(
     Ok((pairs, sink.finish()?))
 }
 
-/// Writes `path`, through a file without a name that takes this one in the end.
+/// Writes `path`: first to a file without a name, which gets this name in the end.
 fn write_file(
     path: &Path,
     map: &Map,
@@ -133,7 +134,7 @@ fn write_file(
 ) -> Result<u64> {
     let name = path.display().to_string();
     let named = |e: std::io::Error| Failure::failed(format!("{name}: {e}"));
-    // A symbolic link stays one: what it points to is replaced.
+    // A symbolic link stays one: its target is replaced.
     let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if path.metadata().is_ok_and(|m| !m.is_file()) {
         // A device or a pipe cannot be replaced, only written to.

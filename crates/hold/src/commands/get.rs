@@ -1,7 +1,7 @@
 //! `hold get`: prints values, byte for byte.
 //!
-//! One value is printed as it is, with a line end only on a terminal or on request, so that
-//! `hold get ... > file` is exact. Several are printed one a line; absent ones are left out.
+//! One value is printed as it is, with a newline only on a terminal or on request, so that
+//! `hold get ... > file` is exact. Several are printed one per line; absent ones are left out.
 
 use super::list_values;
 use crate::commands::shared::answer;
@@ -22,10 +22,10 @@ pub const EXAMPLES: &str = "\
 Examples:
   hold get shop prices apple
   hold get shop photos apple > apple.jpg        # byte for byte
-  hold get shop prices apple pear plum          # one value a line
+  hold get shop prices apple pear plum          # one value per line
   hold get --format json shop prices apple      # {\"key\":\"apple\",\"uid\":17,\"value\":\"3\"}
   hold get --number shop counts visits          # a counter, in decimal
-  hold get --list shop lists fruit              # a list, one value a line
+  hold get --list shop lists fruit              # a list, one value per line
   hold get --uid shop prices 17                 # by uid instead of key
   hold get shop prices plum || echo 'no plums'
 
@@ -41,11 +41,11 @@ pub struct Args {
     #[arg(value_name = "KEY", required = true, allow_negative_numbers = true)]
     keys: Vec<OsString>,
 
-    /// KEYs are uids, which 'hold get --format json' shows
+    /// The KEYs are uids, as 'hold get --format json' shows them
     #[arg(long)]
     uid: bool,
 
-    /// Print a line end after a single value even if standard output is not a terminal
+    /// Print a newline after a single value even if standard output is not a terminal
     #[arg(long, short = 'n')]
     newline: bool,
 
@@ -61,7 +61,7 @@ pub struct Args {
     hex: Hex,
 }
 
-/// One pair that was asked for.
+/// One requested pair.
 struct Found {
     key: Vec<u8>,
     uid: Option<Uid>,

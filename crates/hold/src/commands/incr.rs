@@ -1,4 +1,4 @@
-//! `hold incr`: adds to a counter in one step that no other process can come between.
+//! `hold incr`: adds to a counter in one atomic step.
 
 use crate::making::Making;
 use crate::target::{Directory, Hex, MapName};
@@ -31,7 +31,7 @@ pub struct Args {
     #[arg(value_name = "KEY", allow_negative_numbers = true)]
     key: OsString,
 
-    /// What to add
+    /// The number to add
     #[arg(value_name = "BY", default_value_t = 1, allow_negative_numbers = true)]
     by: i64,
 
@@ -63,7 +63,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     Ok(ExitCode::SUCCESS)
 }
 
-/// What people store with `hold set` is text: say how to count with it.
+/// The values of `hold set` are text: the error names the way to count with them.
 fn no_counter(error: &commonhold::Error, map: &Map, key: &[u8]) -> Failure {
     let number = |value: Vec<u8>| std::str::from_utf8(&value).ok()?.trim().parse::<i64>().ok();
     let text = map.get(key).ok().flatten().and_then(number);
@@ -83,7 +83,7 @@ fn add_to_text(map: &Map, key: &[u8], by: i64) -> Result<i64> {
         sum = add(old, by);
         match &sum {
             Ok(sum) => Some(sum.to_string().into_bytes()),
-            // No number: left as it is.
+            // Not a number: the value stays unchanged.
             Err(_) => old.map(<[u8]>::to_vec),
         }
     })?;

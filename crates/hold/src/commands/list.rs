@@ -1,4 +1,4 @@
-//! `hold list`: the holds with bare names, or what is in one hold.
+//! `hold list`: the holds with bare names, or the contents of one hold.
 
 use crate::report::table::Table;
 use crate::report::{mode, others};
@@ -22,8 +22,8 @@ Examples:
   hold list --format json | jq -r '.[].name'
 
 Names that begin with a dot are Commonhold's own: the reports of origins and replicas ('.reports')
-and the positions of replicas. They are listed with --all only; other subcommands accept them as
-any name.";
+and the positions of replicas. Only --all lists them; other subcommands accept them like any other
+name.";
 
 /// Options of `hold list`.
 #[derive(clap::Args, Debug)]
@@ -37,7 +37,7 @@ pub struct Args {
     all: bool,
 }
 
-/// Lists holds, or what is in one.
+/// Lists holds, or the contents of one.
 pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
     let output = output.text_or_json("list")?;
     match &args.hold {
@@ -86,7 +86,7 @@ fn list_maps(hold: &Path, all: bool, directory: &Directory, output: &Output) -> 
     let maps: Vec<_> = hold.maps().list()?.into_iter().filter(|map| shown(&map.name)).collect();
     let others: Vec<_> =
         hold.structures()?.into_iter().filter(|other| shown(&other.name)).collect();
-    // It was dropped since the list was made: as if it had been no replica.
+    // It was dropped after the list was made: treated as if it had not been a replica.
     let is_replica = |map: &MapInfo| hold.maps().open(&map.name).is_ok_and(|map| map.is_replica());
     if output.is_json() {
         return output.json(

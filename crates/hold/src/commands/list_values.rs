@@ -1,5 +1,5 @@
-//! `hold push`, `hold unshift`, `hold pop`, `hold shift`: lists as values, to which they add and
-//! from which they take at either end.
+//! `hold push`, `hold unshift`, `hold pop`, `hold shift`: add values to either end of a list, and
+//! take them from there.
 //!
 //! Invariant: each value added or taken is one atomic step; a value that could not be printed is
 //! put back.
@@ -28,10 +28,10 @@ pub const PUSH_EXAMPLES: &str = "\
 Examples:
   hold push shop lists fruit apple pear         # creates what does not exist yet
   ls | hold push shop lists files               # each line is a value
-  hold get --list shop lists fruit              # one value a line
+  hold get --list shop lists fruit              # one value per line
   hold shift shop lists fruit                   # removes and prints the first one
 
-Every change rewrites the list, so lists are for up to some kilobytes. Use 'hold queue' or 'hold
+Every change rewrites the list, so lists are for up to a few kilobytes. Use 'hold queue' or 'hold
 channel' for more. An empty list is an absent key.
 
 Exit codes: 0 all values are added; 2, 3 see 'hold help'";
@@ -49,7 +49,7 @@ Exit codes: 0 all values are added; 2, 3 see 'hold help'";
 pub const POP_EXAMPLES: &str = "\
 Examples:
   hold pop shop lists fruit || echo 'it is empty'
-  hold pop shop lists fruit --count 3           # the last one first, one a line
+  hold pop shop lists fruit --count 3           # the last one first, one per line
   hold pop shop lists fruit --format json       # {\"value\": \"pear\"}
 
 Exit codes: 0 the list had the requested number; 1 it had fewer (no message); 2, 3 see 'hold
@@ -59,7 +59,7 @@ help'";
 pub const SHIFT_EXAMPLES: &str = "\
 Examples:
   hold shift shop lists fruit || echo 'it is empty'
-  hold shift shop lists fruit --count 3         # the first three, one a line
+  hold shift shop lists fruit --count 3         # the first three, one per line
   hold shift shop lists fruit --format json     # {\"value\": \"apple\"}
 
 Exit codes: 0 the list had the requested number; 1 it had fewer (no message); 2, 3 see 'hold
@@ -68,9 +68,9 @@ help'";
 /// An end of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Where the first one is.
+    /// The end with the first value.
     Front,
-    /// Where the last one is.
+    /// The end with the last value.
     Back,
 }
 
@@ -108,11 +108,11 @@ pub struct Taking {
     #[arg(value_name = "KEY", allow_negative_numbers = true)]
     key: OsString,
 
-    /// How many values to remove, one after the other
+    /// Number of values to remove, one after the other
     #[arg(long, value_name = "N", default_value_t = 1)]
     count: u64,
 
-    /// Print a line end after a single value even if standard output is not a terminal
+    /// Print a newline after a single value even if standard output is not a terminal
     #[arg(long, short = 'n')]
     newline: bool,
 
@@ -123,8 +123,7 @@ pub struct Taking {
     hex: Hex,
 }
 
-/// Adds values at an end; several in front come to stand there in the order in which they were
-/// given.
+/// Adds values at an end. Several values in front keep the order of the arguments.
 pub fn add(args: &Adding, end: End, directory: &Directory, output: &Output) -> Result<ExitCode> {
     let output = output.text_or_json("push and unshift")?;
     args.making.ensure_not_fixed()?;
@@ -151,7 +150,7 @@ impl Adding {
         let given = MessageSource {
             arguments: &self.values,
             framing: self.framing,
-            // The map says how much it takes.
+            // The map reports how long a value may be.
             most: u32::MAX as usize,
             done: "read",
         };
@@ -215,7 +214,7 @@ pub fn all(map: &Map, key: &[u8]) -> Result<Vec<Vec<u8>>> {
     Ok(lists.get(key).map_err(|e| no_list(&e, key))?.unwrap_or_default())
 }
 
-/// What is stored with `hold set` is no list: say which key it is, and the way out.
+/// A value of `hold set` is not a list: the error names the key and the way out.
 fn no_list(error: &commonhold::Error, key: &[u8]) -> Failure {
     match error.kind() {
         ErrorKind::Mismatch => {

@@ -1,7 +1,7 @@
 //! `hold load`: stores the pairs of a file, thousands at a time.
 //!
 //! Invariant: the report and the exit code count every record of the file: stored or skipped.
-//! Pairs before a wrong record are stored, also if it ends the loading.
+//! The pairs before an invalid record are stored, even if that record ends the loading.
 
 use crate::commands::shared::answer;
 use crate::formats::columns::{Column, Columns};
@@ -37,10 +37,10 @@ Examples:
 
 Formats: by the name of the file (.csv .tsv .tab .json .jsonl .ndjson .nul), else by --format;
 standard input is tsv by default. --format json also selects JSON for the report.
-  csv   RFC 4180; quoted fields may contain commas, quotes and line ends
+  csv   RFC 4180; quoted fields may contain commas, quotes and newlines
   tsv   key, tab, value; with backslash escapes \\t \\n \\r \\0 \\\\ \\xHH
-  json  one object a line, {\"key\": ..., \"value\": ...}; {\"base64\": ...} stands for bytes; numbers,
-        lists and other objects are stored as their JSON text
+  json  one object per line, {\"key\": ..., \"value\": ...}; {\"base64\": ...} stands for bytes;
+        numbers, lists and other objects are stored as their JSON text
   nul   key NUL value NUL ...
 
 Exit codes: 0 all pairs are stored; 1 records were skipped; 3 stopped at an invalid record (the
@@ -50,7 +50,7 @@ records before it are stored); 2 see 'hold help'";
 const BATCH_PAIRS: usize = 4096;
 /// Bytes after which a batch is stored even if it has few pairs.
 const BATCH_BYTES: usize = 1 << 20;
-/// Wrong records that are told one by one.
+/// The number of invalid records that are reported one by one.
 const MOST_TOLD: u64 = 20;
 
 /// What to do with an invalid record.
@@ -72,7 +72,7 @@ pub struct Args {
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
 
-    /// The first line names the columns
+    /// The first line of the file names the columns
     #[arg(long)]
     header: bool,
 
@@ -84,7 +84,7 @@ pub struct Args {
     #[arg(long, value_name = "COLUMN")]
     value_column: Option<Column>,
 
-    /// Read backslashes in TSV as backslashes, not as escapes
+    /// Read backslashes in TSV as plain backslashes, not as escapes
     #[arg(long)]
     no_escapes: bool,
 
@@ -132,7 +132,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     Ok(answer(skipped == 0))
 }
 
-/// Where the pairs come from.
+/// The source of the pairs.
 struct Input {
     reader: Box<dyn std::io::Read>,
     name: String,
@@ -189,11 +189,11 @@ impl Args {
     }
 }
 
-/// A load on its way.
+/// A running load.
 struct Loading<'a> {
     args: &'a Args,
     directory: &'a Directory,
-    /// None as long as it is not there: it is made for the first pair that fits it.
+    /// `None` while it does not exist: the first pair that fits creates it.
     map: Option<Map>,
     source: &'a str,
     bar: &'a ProgressBar,
@@ -231,7 +231,7 @@ impl Loading<'_> {
         Ok(())
     }
 
-    /// The end of the file: a file without pairs makes an empty map.
+    /// The end of the file. A file without pairs creates an empty map.
     fn end(&mut self) -> Result<()> {
         self.store()?;
         if self.map.is_none() && self.skipped == 0 {
@@ -272,8 +272,8 @@ impl Loading<'_> {
                 self.stored += pairs.len() as u64;
                 return Ok(());
             }
-            // It stores in order: what comes before the first pair that is not there is done, and
-            // which pair it failed for is found by the next one.
+            // The map stores them in order: all before the first absent pair are stored, and
+            // storing them one by one finds the pair that failed.
             while first_is_stored(map, rest) {
                 self.stored += 1;
                 rest = &rest[1..];
@@ -295,7 +295,7 @@ impl Loading<'_> {
         Ok(())
     }
 
-    /// A wrong record: told, and the end unless it is to be skipped.
+    /// Reports an invalid record, and fails unless such records are skipped.
     fn flaw(&mut self, line: u64, what: &str) -> Result<()> {
         let message = format!("{}:{line}: {what}", self.source);
         if self.args.on_error == OnError::Stop {
@@ -313,7 +313,7 @@ impl Loading<'_> {
         Ok(())
     }
 
-    /// The end before the end of the file: what is stored stays.
+    /// The error that ends the loading early; the pairs stored so far remain.
     fn stopped(&self, message: String) -> Failure {
         self.bar.finish_and_clear();
         let stored = things(self.stored, "pair", "pairs");
@@ -328,7 +328,7 @@ fn first_is_stored(map: &Map, pairs: &[(u64, Pair)]) -> bool {
     pairs.iter().any(|(_, pair)| pair.key == first.key && pair.value == value)
 }
 
-/// Whether an error is about the pair, so that the next one may well be stored.
+/// Whether an error concerns only this pair, so that the next one may be stored.
 fn is_the_pairs_own(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::TooLarge | ErrorKind::Invalid | ErrorKind::Mismatch)
 }

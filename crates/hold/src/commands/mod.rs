@@ -10,7 +10,7 @@
 //! - files over the network: [`serve`]; a hold in the browser: [`monitor`]
 //! - the hold as a whole: [`stat`], [`check`], [`repair`], [`mod@drop`], [`list`]
 //! - around it: [`doctor`], [`completions`], [`man`]
-//! - what several subcommands use: `shared`
+//! - code that several subcommands share: `shared`
 
 pub mod backup;
 pub mod channel;

@@ -1,4 +1,4 @@
-//! `hold monitor`: a hold in the browser, live, and its figures for Prometheus.
+//! `hold monitor`: a hold in the browser, live, and its metrics for Prometheus.
 
 use super::replication::service::Service;
 use crate::monitor::Monitor;
@@ -9,7 +9,7 @@ use commonhold_terminal::output::Output;
 use serde_json::json;
 use std::process::ExitCode;
 
-/// Where is listened unless it is said otherwise.
+/// The default address.
 const DEFAULT: &str = "tcp:8081";
 
 /// Examples of `hold monitor`.
@@ -22,10 +22,10 @@ Examples:
   curl -s localhost:8081/_hold/status.json | jq .maps
   hold serve ./public --admin tcp:8081          # the same for a file server and its hold
 
-The page shows maps, queues, channels, logs, origins, replicas and journals, and the workers of
-file servers with their last minutes. It only reads the hold.
+The page shows maps, queues, channels, logs, origins, replicas and journals, and the workers of file
+servers over the last minutes. The monitor only reads the hold.
 
-Every client that can connect reads all names and statistics, so listen beyond this machine only
+Every client that can connect can read all names and statistics, so listen beyond this machine only
 on trusted networks. Clients cannot change or start anything.
 
 Exit codes: 0 ended by a signal; 2, 3 see 'hold help'";

@@ -1,5 +1,5 @@
-//! `hold repair`: cleans up after killed processes; with `--salvage`, saves what a crash of the
-//! system has left of a file hold.
+//! `hold repair`: cleans up after killed processes; with `--salvage`, saves what a system crash has
+//! left of a file hold.
 
 use super::check;
 use crate::commands::shared::answer;
@@ -17,20 +17,20 @@ use std::process::ExitCode;
 pub const EXAMPLES: &str = "\
 Examples:
   hold repair shop
-  hold repair ./shop.hold --salvage             # after a crash of the system; maps only
+  hold repair ./shop.hold --salvage             # after a system crash; maps only
 
 Without --salvage: recovers the unfinished operations of killed processes, returns free memory to
-the system and checks the hold. Others may use it meanwhile. It is never necessary: the next
-process that needs the affected part recovers it.
+the system and checks the hold. Other processes may use the hold meanwhile. Repair is never
+necessary: the next process that needs an affected part recovers it.
 
 With --salvage: for a file hold that was open when the system crashed or lost power. No other
-process may have it open. Keeps every record whose checksum is intact, of each key the newest, and
-lists the records that were dropped or are uncertain. Pages reach a disk in arbitrary order, so
-deleted keys may come back and new ones may be missing. Queues, channels and logs are not
-salvaged. The old file is kept. A sound hold is an error without --force. Only a backup is
-guaranteed ('hold backup').
+process may have it open. Keeps the newest record of each key whose checksum is correct, and lists
+the records that were dropped or are uncertain. Pages reach the disk in arbitrary order, so deleted
+keys may come back and new ones may be missing. Queues, channels and logs are not salvaged. The old
+file is kept. A sound hold is an error without --force. Only a backup ('hold backup') guarantees
+that nothing is lost.
 
-Exit codes: 0 no problems remain; 1 problems remain, which are listed; 2, 3 see 'hold help'";
+Exit codes: 0 no problems remain; 1 problems remain, which it lists; 2, 3 see 'hold help'";
 
 /// Options of `hold repair`.
 #[derive(clap::Args, Debug)]
@@ -38,7 +38,7 @@ pub struct Args {
     #[command(flatten)]
     name: HoldName,
 
-    /// Salvage the intact records of a file hold after a crash of the system
+    /// Salvage the intact records of a file hold after a system crash
     #[arg(long)]
     salvage: bool,
 
@@ -82,9 +82,10 @@ fn salvage(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     Ok(ExitCode::SUCCESS)
 }
 
-/// Fails if there is nothing to salvage: the hold opens, and nothing is wrong in it.
+/// Fails if there is nothing to salvage: the hold opens and is sound.
 fn ensure_damaged(path: &Path) -> Result<()> {
-    // Why it cannot be opened or checked is what salvage is for, or what it says itself.
+    // A hold that cannot be opened or checked is one to salvage, or salvage reports the reason
+    // itself.
     match Hold::open(path).and_then(|hold| hold.check()) {
         Ok(report) if report.ok => Err(Failure::failed(format!(
             "{}: this hold is sound, so it was not salvaged and is unchanged; 'hold repair' \

@@ -15,8 +15,8 @@ Examples:
   hold scan shop prices --cursor 0 --limit 1000 --format json   # a page, and the next cursor
 
 Prints key, tab, value. The order of pairs is arbitrary. A pair that exists throughout is printed
-exactly once, also while others write. In text, backslash escapes stand for control characters and
-for bytes that are not UTF-8 (\\t \\n \\r \\0 \\\\ \\xHH).";
+exactly once, even while other processes write. In text, backslash escapes stand for control
+characters and for bytes that are not UTF-8 (\\t \\n \\r \\0 \\\\ \\xHH).";
 
 /// Options of `hold scan`.
 #[derive(clap::Args, Debug)]

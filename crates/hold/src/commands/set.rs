@@ -1,4 +1,4 @@
-//! `hold set`: stores one value, on a condition if one is given.
+//! `hold set`: stores one value, conditionally if an option says so.
 
 use crate::commands::shared::answer;
 use crate::making::Making;
@@ -87,7 +87,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
 }
 
 impl Args {
-    /// The map; `None` if it is not there and the condition is false without it.
+    /// The map; `None` if it does not exist and the condition is false without it.
     fn map(&self, directory: &Directory, lengths: [usize; 2]) -> Result<Option<Map>> {
         let needs_pair = self.replace || self.if_value.is_some();
         if (needs_pair || self.ttl.is_some()) && self.making.find(directory, &self.name)?.is_none()

@@ -1,4 +1,4 @@
-//! `hold stat`: size, memory, maps and participants of a hold; the figures of one map or another
+//! `hold stat`: size, memory, maps and participants of a hold; the statistics of one map or another
 //! structure.
 
 use super::{channel, log, queue};
@@ -25,12 +25,13 @@ Examples:
   hold list shop                                # only its contents
 
 A map that an origin serves is shown with its replicas, the slowest first; a replica with its
-origin and its lag. Origins and replicas report once a second, so a killed one is shown for some
-seconds more. 'bytes behind' are those of changes that are not applied yet.
+origin and its lag. Origins and replicas report once a second, so a killed one is shown for a few
+seconds more. 'bytes behind' counts the changes that are not applied yet.
 
-Workers of 'hold serve' are shown likewise, with counts and times since they began; 'hold monitor' shows them live.
+Workers of 'hold serve' are shown likewise, with counts and times since they started; 'hold
+monitor' shows them live.
 
-Names that begin with a dot are Commonhold's own, and shown with --all or by name only.";
+Names that begin with a dot are Commonhold's own, shown only with --all or by name.";
 
 /// Options of `hold stat`.
 #[derive(clap::Args, Debug)]
@@ -48,7 +49,7 @@ pub struct Args {
     all: bool,
 }
 
-/// Shows the figures.
+/// Shows the statistics.
 pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
     let output = output.text_or_json("stat")?;
     let hold = directory.open_to_read(&args.hold)?;
@@ -93,7 +94,7 @@ fn show_hold(hold: &Hold, all: bool, output: &Output) -> Result<()> {
     let mut maps = Vec::new();
     for map in hold.maps().list()?.into_iter().filter(|map| shown(&map.name)) {
         match hold.maps().open(&map.name).and_then(|map| map.stat()) {
-            // It was dropped since the list was made.
+            // It was dropped after the list was made.
             Err(e) if e.is_not_found() => {}
             stat => maps.push(stat?),
         }

@@ -14,7 +14,7 @@ use std::io::Stdout;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// So many changes of other keys are passed over in a row.
+/// The most changes of other keys that are skipped in a row.
 const MOST_PASSED_OVER: u32 = 10_000;
 
 /// Examples of `hold watch`.
@@ -23,7 +23,7 @@ Examples:
   hold watch shop prices                       # from now on, until Ctrl-C
   hold watch shop prices --all                 # existing pairs, then changes
   hold watch shop prices --prefix app --count 1 --timeout 10s || echo 'nothing changed'
-  hold watch shop prices --positions           # the position to resume at, with each change
+  hold watch shop prices --positions           # also the position at which to resume
   hold watch shop prices --from 53c6a9f1e08b7d24.4096
   hold watch shop prices --format json         # {\"change\":\"set\",\"key\":\"apple\",\"value\":\"4\",...}
 
@@ -33,12 +33,12 @@ change is printed once, in order per key; after --all a change may repeat a pair
 change that is too large for the stream (more than a quarter of it): read the map again.
 
 The first 'hold watch' of a map gives it a stream, which keeps the last --stream-size of changes
-for a later --from. The stream remains, and each change costs a little more from then on. No
+for a later --from. The stream remains; from then on each change costs a little more. No
 writer waits for a 'hold watch'; one that falls behind fails with the exit code 3.
 
-Exit codes: 0 the requested number of changes came, or without --count at least one; 1 the time
-ran out before; 130 ended by a signal before --count; 2, 3 see 'hold help'. Without --count a
-signal ends it with the code 0.";
+Exit codes: 0 the requested number of changes came, or without --count at least one; 1 timed out
+before that; 130 ended by a signal before --count; 2, 3 see 'hold help'. Without --count a signal
+ends the command with the code 0.";
 
 /// Options of `hold watch`.
 #[derive(clap::Args, Debug)]
@@ -50,7 +50,7 @@ pub struct Args {
     #[arg(long, conflicts_with = "from")]
     all: bool,
 
-    /// Begin at a position that was printed earlier
+    /// Begin at a position printed earlier
     #[arg(long, value_name = "POSITION")]
     from: Option<StreamPosition>,
 
@@ -66,7 +66,7 @@ pub struct Args {
     #[arg(long, short = 'n', value_name = "N")]
     count: Option<u64>,
 
-    /// End when nothing has changed for this time (0: when all changes are printed)
+    /// End when nothing has changed for this long (0: as soon as all changes are printed)
     #[arg(long, value_name = "TIME", value_parser = sizes::wait)]
     timeout: Option<Duration>,
 
@@ -99,7 +99,8 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     Ok(code)
 }
 
-/// The map, which has a stream from then on. Who may not write the hold can watch what has one.
+/// The map, which has a stream from then on. A process with read permission only can watch a map
+/// that has one.
 fn open(args: &Args, directory: &Directory) -> Result<Map> {
     let refused =
         |e: &commonhold::Error| matches!(e.kind(), ErrorKind::Permission | ErrorKind::ReadOnly);
@@ -114,7 +115,7 @@ fn open(args: &Args, directory: &Directory) -> Result<Map> {
     Ok(hold.maps().open(&args.name.map)?)
 }
 
-/// What is to be printed.
+/// The output.
 struct Change {
     kind: ChangeKind,
     key: Vec<u8>,
@@ -124,7 +125,7 @@ struct Change {
     position: StreamPosition,
 }
 
-/// The pairs that were there, then the changes.
+/// The existing pairs, then the changes.
 struct Changes<'a> {
     follower: Follower,
     pairs: Option<Iter>,
@@ -132,8 +133,8 @@ struct Changes<'a> {
 }
 
 impl Changes<'_> {
-    /// The next that is wanted, waited for at most so long. Now and then none though there are:
-    /// what was found meanwhile is to be shown.
+    /// The next requested change, with a wait of at most `time`. Sometimes `None` although there is
+    /// one, so that earlier ones can be printed.
     fn next(&mut self, time: Duration) -> Result<Option<Change>> {
         let end = Instant::now() + time;
         for _ in 0..MOST_PASSED_OVER {

@@ -1,7 +1,7 @@
 //! Which fields of a row are the key and the value.
 //!
 //! Columns are given by number (from 1) or by the name in the header line. Invariant: a row gives
-//! either exactly the two fields that were meant or an error that says what it has instead.
+//! either exactly the two chosen fields or an error that names what it has instead.
 
 use commonhold_terminal::failure::{Failure, Result};
 
@@ -19,9 +19,11 @@ impl std::str::FromStr for Column {
 
     fn from_str(text: &str) -> std::result::Result<Column, String> {
         match text.parse() {
-            Ok(0) => Err("columns are counted from 1".to_owned()),
+            Ok(0) => Err("expected a column number from 1 on, got 0".to_owned()),
             Ok(number) => Ok(Column::Number(number)),
-            Err(_) if text.is_empty() => Err("a column has a name or a number".to_owned()),
+            Err(_) if text.is_empty() => {
+                Err("expected the name or number of a column, got nothing".to_owned())
+            }
             Err(_) => Ok(Column::Name(text.to_owned())),
         }
     }
@@ -30,32 +32,32 @@ impl std::str::FromStr for Column {
 /// The columns of key and value.
 #[derive(Clone, Debug, Default)]
 pub struct Columns {
-    /// The key's; the first if none is given.
+    /// The key's column; by default the first.
     pub key: Option<Column>,
-    /// The value's; the second if none is given.
+    /// The value's column; by default the second.
     pub value: Option<Column>,
     /// Whether the first line names the columns.
     pub header: bool,
 }
 
-/// Columns found: places in a row, from 0.
+/// The columns as positions in a row, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Places {
     key: usize,
     value: usize,
-    /// The number of fields that a row must have, or at least have.
+    /// The number of fields of a row, exactly or at least.
     fields: usize,
     exactly: bool,
 }
 
 impl Columns {
-    /// Whether there is a header line to read: asked for, or needed to find a name.
+    /// Whether to read a header line: requested, or needed to find a name.
     pub fn has_header(&self) -> bool {
         let named = |c: &Option<Column>| matches!(c, Some(Column::Name(_)));
         self.header || named(&self.key) || named(&self.value)
     }
 
-    /// The places of key and value, given the header line if there is one.
+    /// The positions of key and value, by the header line if there is one.
     pub fn find(&self, header: &[&[u8]]) -> std::result::Result<Places, String> {
         let key = place(self.key.as_ref(), 0, header)?;
         let value = place(self.value.as_ref(), 1, header)?;
@@ -73,14 +75,14 @@ impl Columns {
         let name = |column: &Option<Column>, default: &str| match column {
             None => Ok(default.to_owned()),
             Some(Column::Name(name)) => Ok(name.clone()),
-            Some(Column::Number(n)) => {
-                Err(Failure::usage(format!("JSON fields have names, not numbers as {n}")))
-            }
+            Some(Column::Number(n)) => Err(Failure::usage(format!(
+                "expected the name of a JSON field, got the number {n}"
+            ))),
         };
         Ok([name(&self.key, "key")?, name(&self.value, "value")?])
     }
 
-    /// Nothing, for NUL-separated pairs have no columns.
+    /// Fails if columns are chosen: NUL-separated pairs have none.
     pub fn none_for_nul(&self) -> Result<()> {
         if self.header || self.key.is_some() || self.value.is_some() {
             return Err(Failure::usage(
@@ -111,7 +113,7 @@ fn place(
 }
 
 impl Places {
-    /// Key and value of a row, or what is wrong with it.
+    /// Key and value of a row, or the error in it.
     pub fn pick<'a>(&self, row: &[&'a [u8]]) -> std::result::Result<(&'a [u8], &'a [u8]), String> {
         let found = row.len();
         match (self.exactly, found) {
@@ -135,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_have_two_fields_unless_told_otherwise() {
+    fn rows_have_two_fields_by_default() {
         let places = Columns::default().find(&[]).unwrap();
         assert_eq!(places.pick(&[b"a", b"1"]), Ok((&b"a"[..], &b"1"[..])));
         assert_eq!(places.pick(&[b"a"]), Err("expected 2 fields, found 1".to_owned()));

@@ -1,7 +1,8 @@
 //! Comma-separated values, as RFC 4180 has them: quoted fields may hold anything.
 //!
-//! Reading is the `csv` crate's; any bytes are taken. Writing refuses bytes that are not UTF-8
-//! unless told to write them as they are, since most readers of CSV would spoil them.
+//! The `csv` crate does the reading, and accepts any bytes. The writer refuses bytes that are not
+//! UTF-8, unless an option says to write them unchanged, because most readers of CSV would corrupt
+//! them.
 
 use super::columns::{Columns, Places};
 use super::{Flaw, Pair, ReadPairs, WritePairs, Writing, unfit};
@@ -9,8 +10,7 @@ use commonhold_terminal::text::shown;
 use csv::ByteRecord;
 use std::io::{BufRead, Chain, Write};
 
-/// A line after the last one, which `csv` does not tell from one in a quoted field: a quote that
-/// is never closed shows by having swallowed it.
+/// A line after the last one. If a quoted field swallows it, its quote was never closed.
 const END: &[u8] = b"\n\x1fhold: the end of the pairs\x1f\n";
 
 /// Reads pairs from CSV.
@@ -64,10 +64,10 @@ impl<R: BufRead> Reader<R> {
         places.map_err(|what| Flaw::Stream(std::io::Error::other(what)))
     }
 
-    /// A quote that is closed too late swallows lines: say so where it shows.
+    /// A quote that is closed too late swallows lines: the error says so.
     fn hint(&self) -> &'static str {
         let swallowed = self.csv.position().line() > self.line + 1;
-        if swallowed { " (is a quote in it closed too late?)" } else { "" }
+        if swallowed { " (check for a quote that is closed too late)" } else { "" }
     }
 }
 
@@ -103,7 +103,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Writes as `writing` says.
+    /// A writer with the options `writing`.
     pub fn new(writing: Writing) -> Self {
         Writer { writing, line: Vec::new() }
     }
@@ -117,7 +117,7 @@ impl Writer {
             if !self.writing.raw && std::str::from_utf8(field).is_err() {
                 return Err(not_text(field, fields[0]));
             }
-            // An empty line would be no record: a lone empty field is quoted.
+            // An empty line is not a record, so a lone empty field is quoted.
             put_field(&mut self.line, field, fields.len() == 1);
         }
         self.line.push(b'\n');
@@ -127,8 +127,8 @@ impl Writer {
 
 fn put_field(line: &mut Vec<u8>, field: &[u8], alone: bool) {
     let breaks = |b: &u8| matches!(b, b',' | b'"' | b'\n' | b'\r');
-    // Spaces at the ends are kept by every reader only if quoted; a byte order mark at the
-    // beginning of the file would be taken for one.
+    // Only quoted fields keep spaces at their ends in every reader; an unquoted byte order mark at
+    // the beginning of the file would count as the file's own.
     let trimmed = field.first() == Some(&b' ') || field.last() == Some(&b' ');
     let marked = field.starts_with(b"\xef\xbb\xbf");
     if !(field.iter().any(breaks) || trimmed || marked || (alone && field.is_empty())) {

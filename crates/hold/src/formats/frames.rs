@@ -1,11 +1,11 @@
-//! How messages stand one after the other in a file or a pipe: as lines, or as frames.
+//! The framing of messages in a file or a pipe: lines, or frames.
 //!
 //! - line: the bytes of the message, then a line feed, which the last line may lack. For messages
-//!   without line feeds in them; all other bytes are kept, carriage returns too.
+//!   without line feeds; all other bytes are kept, even carriage returns.
 //! - frame: the length of the message (4 bytes, little-endian), then its bytes. For any message.
 //!
-//! Invariant: frames that were written are read back to the same messages; memory is taken for
-//! bytes that have come, not for a length that was only announced.
+//! Invariant: frames are read back to the same messages; memory is allocated for received bytes,
+//! not for an announced length.
 
 use commonhold_terminal::failure::Failure;
 use commonhold_terminal::output::Output;
@@ -23,7 +23,7 @@ pub struct Framing {
 }
 
 impl Framing {
-    /// Fails if messages are to be written as JSON and as frames.
+    /// Fails if the options request both JSON and frames.
     pub fn ensure_text(self, output: &Output) -> Result<(), Failure> {
         match self.frames && output.is_json() {
             true => Err(Failure::usage("--frames and --format json: choose one")),
@@ -60,7 +60,7 @@ impl<R: BufRead> Reader<R> {
     /// Reads the next message into `message`; false at the end.
     ///
     /// # Errors
-    /// What is wrong, where, and what may help; nothing can be read after it.
+    /// The error, its place, and advice; nothing can be read after it.
     pub fn read(&mut self, message: &mut Vec<u8>) -> Result<bool, String> {
         message.clear();
         self.number += 1;
@@ -71,7 +71,8 @@ impl<R: BufRead> Reader<R> {
     }
 
     fn line(&mut self, line: &mut Vec<u8>) -> Result<bool, String> {
-        // One more than a line with its end may have tells one that is too long.
+        // One byte more than the longest line with its newline: enough to detect a line that is too
+        // long.
         let most = (self.most as u64).saturating_add(1);
         let read = self.input.by_ref().take(most).read_until(b'\n', line);
         if read.map_err(|e| e.to_string())? == 0 {
@@ -113,7 +114,7 @@ impl<R: BufRead> Reader<R> {
             None => format!("{what} {number} has more than {most} bytes, the maximum of a message"),
             Some(length) => format!(
                 "{what} {number} has {length} bytes, more than {most}, the maximum of a message; \
-                 are these frames (each after its length, 4 bytes, little-endian)?"
+                 check that these are frames (each after its length, 4 bytes, little-endian)"
             ),
         }
     }
@@ -150,7 +151,9 @@ mod tests {
             assert!(read(&written[..end], true, 300).unwrap_err().contains("is truncated"));
         }
         assert!(read(&written, true, 299).unwrap_err().contains("frame 4 has 300 bytes"));
-        assert!(read(b"plain text\n", true, 99).unwrap_err().contains("are these frames"));
+        assert!(
+            read(b"plain text\n", true, 99).unwrap_err().contains("check that these are frames")
+        );
     }
 
     #[test]

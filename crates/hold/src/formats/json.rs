@@ -1,7 +1,8 @@
-//! JSON Lines: one object a line, `{"key": ..., "value": ...}`.
+//! JSON Lines: one object per line, `{"key": ..., "value": ...}`.
 //!
-//! Bytes are a string if they are UTF-8, else `{"base64": "..."}`. Files of others may have
-//! anything as a value: numbers, lists and objects are kept as their JSON text, letter by letter.
+//! Bytes are a string if they are UTF-8, else `{"base64": "..."}`. Files from other programs may
+//! have any JSON value: numbers, lists and objects are stored as their JSON text, character by
+//! character.
 
 use super::{Flaw, Pair, ReadPairs, WritePairs};
 use commonhold_terminal::bytes::{from_base64, json};
@@ -103,8 +104,8 @@ pub struct Writer;
 
 impl WritePairs for Writer {
     fn write(&mut self, out: &mut dyn Write, key: &[u8], value: &[u8]) -> std::io::Result<()> {
-        // By hand, for the key to come first: maps of `serde_json` are sorted, objects of `json!`
-        // would be built for every pair.
+        // Built by hand, so that the key comes first: maps of `serde_json` are sorted, objects of
+        // `json!` would be built for every pair.
         let line = format!("{{\"key\":{},\"value\":{}}}\n", json(key), json(value));
         out.write_all(line.as_bytes())
     }

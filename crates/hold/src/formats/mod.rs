@@ -1,12 +1,12 @@
-//! How pairs and messages look outside of a hold: the four formats that `load` reads and `dump`
-//! writes, and the frames of messages.
+//! The formats of pairs and messages outside of a hold: the four formats that `load` reads and
+//! `dump` writes, and the frames of messages.
 //!
 //! - [`csv`], [`tsv`], [`json`], [`nul`]: one format each, its reader and its writer
 //! - [`frames`]: messages one after the other, as lines or with their lengths
 //! - [`columns`]: which fields of a row are key and value
 //!
-//! Invariant: what a writer writes, the reader of the same format reads back to the same bytes;
-//! what a format cannot carry is an error that names another format.
+//! Invariant: the reader of a format restores exactly the bytes that its writer has written; bytes
+//! that a format cannot carry are an error that names another format.
 
 pub mod columns;
 pub mod csv;
@@ -33,9 +33,9 @@ pub struct Pair {
 /// Why a record could not be read.
 #[derive(Debug)]
 pub enum Flaw {
-    /// This record is wrong; the ones after it can be read.
+    /// This record is invalid; the ones after it can be read.
     Record(String),
-    /// Reading cannot go on.
+    /// Reading cannot continue.
     Stream(std::io::Error),
 }
 
@@ -50,13 +50,14 @@ pub trait ReadPairs {
     /// Reads the next pair into `pair`; false at the end of the file.
     fn read(&mut self, pair: &mut Pair) -> std::result::Result<bool, Flaw>;
 
-    /// Where the record just read begins: its line from 1, or its number where lines mean nothing.
+    /// The place of the record just read: the number of its line, or its own number in formats
+    /// without lines.
     fn line(&self) -> u64;
 }
 
 /// Writes pairs in one format.
 pub trait WritePairs {
-    /// What comes before the first pair.
+    /// Writes what precedes the first pair.
     fn begin(&mut self, _out: &mut dyn Write) -> std::io::Result<()> {
         Ok(())
     }
@@ -71,7 +72,7 @@ pub trait WritePairs {
     fn write_key(&mut self, out: &mut dyn Write, key: &[u8]) -> std::io::Result<()>;
 }
 
-/// How a file is to be read.
+/// Options of a reader.
 #[derive(Clone, Debug)]
 pub struct Reading {
     /// The format of the file.
@@ -94,13 +95,15 @@ impl Reading {
             Format::Json => Box::new(json::Reader::new(input, self.columns.names()?)),
             Format::Nul => Box::new(nul::Reader::new(input, self.columns.none_for_nul()?)),
             Format::Text => {
-                return Err(Failure::usage("text is only for output; read csv, tsv, json or nul"));
+                return Err(Failure::usage(
+                    "--format text applies only to output; use csv, tsv, json or nul for input",
+                ));
             }
         })
     }
 }
 
-/// How pairs are to be written.
+/// Options of a writer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Writing {
     /// Name the columns in a first line (CSV and TSV).
@@ -135,13 +138,13 @@ impl Writing {
     }
 }
 
-/// The format of the pairs in `file`, or of a stream without one: what the name tells, else what
-/// `--format` says, if either does.
+/// The format of the pairs in `file`, or of a stream without a name: by the name, else by
+/// `--format`, if there is one.
 ///
-/// `--format json` is about the answer, too, so it goes with any name.
+/// `--format json` also selects the format of the answer, so it is valid with any name.
 ///
 /// # Errors
-/// Usage, if the name says one format and `--format` another.
+/// Usage, if the name means one format and `--format` another.
 pub fn of_pairs(file: Option<&Path>, output: &Output) -> Result<Option<Format>> {
     let (Some(file), asked) = (file, output.format()) else { return Ok(output.format()) };
     let named = of_file(file);
@@ -161,7 +164,7 @@ pub fn of_pairs(file: Option<&Path>, output: &Output) -> Result<Option<Format>> 
     }
 }
 
-/// The format that the name of `file` tells, if any.
+/// The format that the name of `file` means, if any.
 fn of_file(file: &Path) -> Option<Format> {
     let extension = file.extension()?.to_str()?.to_ascii_lowercase();
     match extension.as_str() {

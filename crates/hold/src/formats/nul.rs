@@ -1,4 +1,5 @@
-//! NUL-separated pairs: key, NUL, value, NUL. Nothing is escaped, so bytes 0 cannot be carried.
+//! NUL-separated pairs: key, NUL, value, NUL. Nothing is escaped, so keys and values cannot contain
+//! NUL bytes.
 
 use super::{Flaw, Pair, ReadPairs, WritePairs, unfit};
 use commonhold_terminal::text::shown;
@@ -23,7 +24,7 @@ impl<R: BufRead> Reader<R> {
             return Ok(false);
         }
         if field.pop() != Some(0) {
-            return Err(Flaw::Record(format!("the {what} does not end with NUL")));
+            return Err(Flaw::Record(format!("the {what} does not end with a NUL")));
         }
         Ok(true)
     }

@@ -1,7 +1,7 @@
-//! Tab-separated values: one pair a line, escaped as [`bytes`](commonhold_terminal::bytes) says;
-//! exact for any bytes, and what people see on a terminal.
+//! Tab-separated values: one pair per line, with the escapes of
+//! [`bytes`](commonhold_terminal::bytes); exact for any bytes, and the format on a terminal.
 //!
-//! Files of others may have backslashes that are no escapes; those are read without escapes.
+//! Files from other programs may have backslashes that are not escapes; an option reads them so.
 
 use super::columns::{Columns, Places};
 use super::{Flaw, Pair, ReadPairs, WritePairs, Writing};
@@ -107,7 +107,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Writes as `writing` says.
+    /// A writer with the options `writing`.
     pub fn new(writing: Writing) -> Self {
         Writer { writing, line: String::new() }
     }

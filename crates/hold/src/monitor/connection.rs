@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 const HEAD: Duration = Duration::from_secs(5);
 /// How long the next request may take to begin.
 const IDLE: Duration = Duration::from_secs(15);
-/// How long an answer may take to be taken.
+/// How long the client may take to read an answer.
 const SEND: Duration = Duration::from_secs(10);
-/// How long is waited for the peer to close.
+/// How long to wait for the peer to close.
 const CLOSE: Duration = Duration::from_secs(1);
 /// Requests of one connection.
 const MOST_REQUESTS: u32 = 1000;
@@ -44,7 +44,8 @@ pub fn visit(socket: &OwnedFd, observer: &Observer, is_local: bool) {
                 Ok(None) => {}
                 Err(wrong) => break (Answer::plain(status_of(wrong)), false, 0),
             }
-            // It has gone, or its time is up; to who has gone, nothing said is too much.
+            // The client has gone, or its time is up; an answer to a client that has gone does no
+            // harm.
             if !receive(socket, &mut input, end) {
                 break (Answer::plain(408), false, 0);
             }
@@ -67,13 +68,13 @@ fn status_of(wrong: Wrong) -> u16 {
     }
 }
 
-/// What is answered to a request.
+/// The answer to a request.
 fn respond(head: &Head<'_>, observer: &Observer, is_local: bool) -> Answer {
     if head.body != Some(0) {
-        // Nothing here takes one, and where it ends the next request would begin.
+        // No path here takes a body, and its end would be the start of the next request.
         return Answer::plain(400).keep_if(false);
     }
-    // A page of somebody else may have a name that leads to this machine; it is not to read what is
+    // A foreign page may have a name that resolves to this machine; it must not read the answers
     // here.
     if is_local && !head.host.is_none_or(is_own_name) {
         return Answer::plain(403).because("Use an IP address, or localhost, as the host.");
@@ -102,7 +103,7 @@ fn receive(socket: &OwnedFd, input: &mut Vec<u8>, end: Instant) -> bool {
     }
 }
 
-/// Whether something can be done before the time is up.
+/// Whether the socket becomes ready before the time is up.
 fn is_ready(socket: &OwnedFd, what: PollFlags, end: Instant) -> bool {
     loop {
         let left = end.saturating_duration_since(Instant::now());
@@ -135,8 +136,8 @@ fn send(socket: &OwnedFd, answer: &Answer, is_head: bool) -> bool {
     true
 }
 
-/// The head of an answer. Nothing of it may be kept, run or framed by others, and nothing from
-/// elsewhere is loaded.
+/// The head of an answer. Other sites may not store, run or frame any of it, and it loads nothing
+/// from elsewhere.
 fn head_of(answer: &Answer) -> String {
     let mut head = status_line(answer.status).to_owned();
     let _ = write!(

@@ -32,7 +32,7 @@ pub struct History {
 }
 
 impl History {
-    /// Notes one second; `new`: how long answers took that were not known before.
+    /// Records one second; `new`: the latencies of new answers.
     pub fn note(&mut self, at_ms: u64, recent: &Recent, new: Buckets, open: u64) {
         self.samples.push_back(Sample {
             at_ms,
@@ -59,7 +59,7 @@ impl History {
         self.samples.back().copied().unwrap_or_default()
     }
 
-    /// How long answers took recently.
+    /// The recent latencies.
     pub fn latency(&self) -> Buckets {
         let mut sum = Buckets::default();
         self.latency.iter().for_each(|one| sum.add(one));

@@ -1,5 +1,5 @@
-//! Everything in a hold at one moment, but file servers: sizes, maps, queues, channels, logs, and
-//! what origins, replicas and journals report.
+//! Everything in a hold at one moment, except file servers: sizes, maps, queues, channels, logs,
+//! and what origins, replicas and journals report.
 
 use commonhold::channel::ChannelStat;
 use commonhold::hold::{HoldStat, StructureKind};
@@ -18,13 +18,13 @@ pub struct Inventory {
     /// With their names.
     pub channels: Vec<(String, ChannelStat)>,
     pub logs: Vec<(String, LogStat)>,
-    /// What parties of replication and journals say, servers left out.
+    /// The reports of origins, replicas and journals, without servers.
     pub reports: Vec<Report>,
 }
 
 impl Inventory {
-    /// Looks at everything. What is dropped meanwhile is left out, and so is what is damaged: `hold
-    /// check` tells of that.
+    /// Reads everything. Structures that are dropped meanwhile are left out, and so are damaged
+    /// ones: `hold check` reports those.
     ///
     /// # Errors
     /// Those of the hold itself.
@@ -66,7 +66,7 @@ impl Inventory {
     }
 }
 
-/// `None` for what there is not any more, or cannot be looked at.
+/// `None` for a structure that does not exist any more, or cannot be read.
 fn kept<T>(stat: Result<T>) -> Result<Option<T>> {
     match stat {
         Err(error) if is_gone(&error) => Ok(None),

@@ -3,23 +3,23 @@
 //!
 //! | path | what |
 //! |---|---|
-//! | `/_hold/` | the page: figures of file servers, their last minutes, and all that is in the hold |
-//! | `/_hold/page.css`, `/_hold/page.js` | how it looks; what keeps it up to date |
-//! | `/_hold/status.json` | the same figures, for programs |
+//! | `/_hold/` | the page: statistics of file servers, their last minutes, and the contents of the hold |
+//! | `/_hold/page.css`, `/_hold/page.js` | its style; the script that keeps it up to date |
+//! | `/_hold/status.json` | the same statistics, for programs |
 //! | `/metrics` | the same, for Prometheus |
 //!
 //! | module | idea |
 //! |---|---|
-//! | [`buckets`] | how long answers took, of one worker or of many |
+//! | [`buckets`] | latencies of one worker or of many |
 //! | [`workers`] | workers of file servers, as they report: sums that never decrease, rates |
 //! | [`history`] | the last minutes |
 //! | [`inventory`] | everything else in the hold at one moment |
-//! | [`observer`] | the three together, looked at once a second |
-//! | [`server`], [`connection`], [`responses`] | the address, one connection, what is answered |
-//! | [`page`], [`status`], [`metrics`] | how figures look to people, to programs, to Prometheus |
+//! | [`observer`] | the three together, read once a second |
+//! | [`server`], [`connection`], [`responses`] | the address, one connection, the answers |
+//! | [`page`], [`status`], [`metrics`] | the output for people, for programs, for Prometheus |
 //!
-//! Invariant: the hold is read and never changed; what others named (maps, files, peers) is escaped
-//! wherever it is written.
+//! Invariant: the hold is read and never changed; foreign names (of maps, files, peers) are escaped
+//! wherever they are written.
 
 mod connection;
 pub mod history;

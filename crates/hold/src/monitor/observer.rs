@@ -1,8 +1,8 @@
-//! Looks at a hold once a second, for all who ask.
+//! Reads a hold once a second, for all clients.
 //!
-//! Workers are listened to all the time, so that their last minutes are there for whoever opens the
-//! page. Everything else is looked at when somebody asks, and then not again for a while: a second,
-//! or longer where looking takes long.
+//! Workers are observed all the time, so that every page shows their last minutes. Everything else
+//! is read on request, and then not again for a while: a second, or longer where reading takes
+//! long.
 
 use super::history::History;
 use super::inventory::Inventory;
@@ -12,22 +12,22 @@ use commonhold_io::reports::reports;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// For how long what was seen is told again.
+/// How long an answer is reused.
 const FRESH: Duration = Duration::from_millis(900);
-/// Looking takes at most one part in so many of the time.
+/// Reading takes at most one part in this number of the time.
 const SHARE: u32 = 20;
 
 /// See the module.
 pub struct Observer {
-    /// What is served here, for people.
+    /// The name of the served object, for people.
     pub title: String,
-    /// `None` when it is over.
+    /// `None` once it is closed.
     hold: Mutex<Option<Hold>>,
     live: Mutex<Live>,
     seen: Mutex<Option<Seen>>,
 }
 
-/// What is known of file servers.
+/// The known workers of file servers.
 #[derive(Debug, Default)]
 pub struct Live {
     pub workers: Workers,
@@ -61,7 +61,7 @@ impl Observer {
         lock(&self.hold).clone().ok_or_else(over)
     }
 
-    /// Listens to workers; to be called about once a second.
+    /// Reads the reports of workers; called about once a second.
     pub fn look(&self) {
         let reports = self.hold().and_then(|hold| reports(&hold)).unwrap_or_default();
         let mut live = lock(&self.live);
@@ -71,15 +71,15 @@ impl Observer {
         live.history.note(now_ms(), &recent, new, open);
     }
 
-    /// What is known of workers, while the value lives.
+    /// The known workers, while the value lives.
     pub fn live(&self) -> MutexGuard<'_, Live> {
         lock(&self.live)
     }
 
-    /// What is in the hold, as of a moment ago.
+    /// The contents of the hold, as of a moment ago.
     ///
     /// # Errors
-    /// Those of reading the hold; `Closed` when it is over.
+    /// Those of reading the hold; `Closed` once it is closed.
     pub fn inventory(&self) -> Result<Arc<Inventory>> {
         let mut seen = lock(&self.seen);
         let fresh = seen.as_ref().filter(|seen| seen.at.elapsed() < (seen.took * SHARE).max(FRESH));
@@ -93,7 +93,7 @@ impl Observer {
         Ok(inventory)
     }
 
-    /// Lets go of the hold, after who is just looking at it.
+    /// Releases the hold, after a reader that is using it now.
     pub fn close(&self) {
         let _seen = lock(&self.seen);
         lock(&self.hold).take();

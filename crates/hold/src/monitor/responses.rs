@@ -1,4 +1,4 @@
-//! What is answered, by path.
+//! The answers, by path.
 
 use super::observer::Observer;
 use super::{metrics, page, status};
@@ -16,7 +16,7 @@ pub struct Answer {
     pub status: u16,
     pub kind: &'static str,
     pub body: Vec<u8>,
-    /// Whether the connection goes on.
+    /// Whether the connection stays open.
     pub keep: bool,
 }
 

@@ -1,10 +1,8 @@
-//! The address at which pages are asked for: a thread that accepts, one for each connection, one
-//! that looks at the hold.
+//! The server of pages: a thread that accepts, one for each connection, one that reads the hold.
 //!
-//! Few people and programs ask, and what they are told is small, so connections are served one by
-//! one by threads that wait. There are few of these, and each has little time: whoever is slow, or
-//! too many, cannot keep others from what is served here, and nobody can disturb file servers,
-//! which are other processes.
+//! There are few clients, and answers are small, so threads that block serve connections one by
+//! one. There are few of these threads, and each has little time: slow or excess clients cannot
+//! block others here, and cannot disturb file servers, which are other processes.
 
 use super::connection::visit;
 use super::observer::Observer;
@@ -23,7 +21,7 @@ use std::time::{Duration, Instant};
 
 /// Most connections at a time; further ones get the status 503.
 const MOST: usize = 32;
-/// How often the hold is looked at.
+/// How often the hold is read.
 const LOOK: Duration = Duration::from_secs(1);
 const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 
@@ -41,7 +39,7 @@ impl Monitor {
     /// Begins to serve at an address.
     ///
     /// # Errors
-    /// If nobody can listen there, or threads have run out.
+    /// If the address cannot be used, or threads have run out.
     pub fn start(hold: &Hold, title: String, address: &Address) -> Result<Monitor> {
         let failed = |error| Failure::failed(format!("cannot serve pages at {address}: {error}"));
         let listener = Arc::new(address.listen()?);
@@ -66,12 +64,12 @@ impl Monitor {
         Ok(())
     }
 
-    /// Where it listens.
+    /// Its address.
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// Where a browser finds the page, if it can.
+    /// The URL of the page for a browser, if there is one.
     pub fn url(&self) -> String {
         match &self.address {
             Address::Tcp(host, port) if host.contains(':') => {
@@ -88,7 +86,7 @@ impl Drop for Monitor {
         self.stop.take();
         self.listener.remove_file();
         for thread in self.threads.drain(..) {
-            // If it has panicked, that was said already.
+            // A panic was reported already.
             let _ = thread.join();
         }
         self.observer.close();
@@ -104,7 +102,7 @@ fn is_local(address: &Address) -> bool {
     }
 }
 
-/// Looks once a second.
+/// Reads the hold once a second.
 fn watch(observer: &Observer, stopped: &UnixStream) {
     loop {
         let next = Instant::now() + LOOK;
@@ -128,7 +126,7 @@ fn accept(listener: &Listener, observer: &Arc<Observer>, stopped: &UnixStream, i
         }
         match accept_with(socket, SocketFlags::CLOEXEC) {
             Ok(socket) => receive(socket, observer, &open, is_local),
-            // Gone again, or descriptors have run out: those will be free in a while.
+            // The client has gone, or descriptors have run out, which are free again in a while.
             Err(_) => thread::sleep(Duration::from_millis(10)),
         }
     }
@@ -157,12 +155,12 @@ fn receive(socket: OwnedFd, observer: &Arc<Observer>, open: &Arc<AtomicUsize>, i
         let _seat = seat;
         visit(&socket, &observer, is_local);
     };
-    // Who finds no thread is not served.
+    // Without a thread the client is not served.
     let _ = thread::Builder::new().name("monitor-visit".to_owned()).spawn(run);
 }
 
-/// Whether a name of a server is an address, or this machine's own name: what a page of somebody
-/// else, whose name was made to lead here, cannot call us.
+/// Whether the name of the server in a request is an address, or this machine's own name: a foreign
+/// page, whose name resolves to this machine, cannot use these.
 pub fn is_own_name(host: &[u8]) -> bool {
     let Ok(host) = std::str::from_utf8(host) else { return false };
     let name = match host.rsplit_once(':') {
@@ -180,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_this_machine_are_told_from_others() {
+    fn names_of_this_machine_are_recognized() {
         for own in [
             "localhost",
             "LOCALHOST:80",
@@ -200,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_is_told_from_the_world() {
+    fn loopback_addresses_are_recognized() {
         let local = |text: &str| is_local(&text.parse().expect("an address"));
         assert!(local("tcp:80") && local("tcp:localhost:80") && local("tcp:[::1]:80"));
         assert!(!local("tcp:0.0.0.0:80") && !local("tcp:example.org:80") && !local("unix:/a"));

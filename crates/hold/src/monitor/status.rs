@@ -1,4 +1,4 @@
-//! All figures as JSON, for programs: what is in the hold as `hold stat --format json` tells it.
+//! All statistics as JSON, for programs: the contents of the hold as in `hold stat --format json`.
 //! Times are in microseconds where a name says so, else in milliseconds.
 
 use super::history::RECENT;

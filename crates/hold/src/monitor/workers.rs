@@ -1,8 +1,8 @@
 //! Workers of file servers, as they report themselves.
 //!
-//! A worker counts from its own beginning, and its report is gone soon after it. So what was
-//! reported last stays here and is part of the sums: they never decrease. One that was silent
-//! (stopped, say) and reports again is the same one, by its id.
+//! A worker counts from its own start, and its report disappears soon after its end. So its last
+//! report stays here and is part of the sums: they never decrease. A worker that was silent
+//! (because it was stopped, for example) and reports again is the same one, by its id.
 
 use crate::report::latency_buckets::Buckets;
 use commonhold_files::{Counts, ServerReport};
@@ -10,30 +10,29 @@ use commonhold_io::reports::Report;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// So many workers that are gone are known one by one; older ones only as a sum.
+/// The number of dead workers that are known one by one; older ones only as a sum.
 const MOST_GONE: usize = 1000;
-/// A worker that is seen for the first time, and is younger, has done recently all that it has
-/// done.
+/// For a new worker that is younger than this, all its work counts as recent.
 const YOUNG: Duration = Duration::from_secs(3);
 
 /// One worker.
 #[derive(Clone, Debug)]
 pub struct Worker {
-    /// What it serves, by name.
+    /// The name of the served directory.
     pub place: String,
     /// See [`Report::id`].
     pub id: String,
-    /// What it said last.
+    /// Its last report.
     pub says: ServerReport,
-    /// How long its answers took.
+    /// Its latencies.
     pub latency: Buckets,
-    /// What it did between its last two reports.
+    /// Its work between its last two reports.
     pub recent: Recent,
-    /// Whether it still reports; if not, when it was seen last, by a count of looks.
+    /// Whether it still reports; if not, when it was seen last, as a count of checks.
     silent_since: Option<u64>,
 }
 
-/// What was done in a short time, per second.
+/// The rates of a short time.
 #[derive(Clone, Debug, Default)]
 pub struct Recent {
     pub requests: f64,
@@ -74,24 +73,24 @@ pub struct Workers {
     looks: u64,
 }
 
-/// Answers that were none, or not all.
+/// Answers that failed or were incomplete.
 pub fn errors(counts: &Counts) -> u64 {
     counts.refused.saturating_add(counts.broken).saturating_add(counts.timed_out)
 }
 
-/// Which part of look-ups found something; `None` if there were none.
+/// The share of look-ups that found a pair; `None` if there were none.
 pub fn hit_rate(hits: f64, misses: f64) -> Option<f64> {
     (hits + misses > 0.0).then(|| hits / (hits + misses))
 }
 
 impl Workers {
-    /// Learns what is reported now; how long new answers took.
+    /// Reads the present reports; returns the latencies of new answers.
     pub fn learn(&mut self, reports: &[Report]) -> Buckets {
         self.looks += 1;
         let mut new = Buckets::default();
         let mut silent: Vec<String> = self.known.keys().cloned().collect();
         for report in reports.iter().filter(|report| report.what == "server") {
-            // What makes no sense is of another version.
+            // An invalid report is from another version.
             if let Ok(says) = serde_json::from_value::<ServerReport>(report.says.clone()) {
                 silent.retain(|id| *id != report.id);
                 new.add(&self.hear(report, says));
@@ -107,7 +106,7 @@ impl Workers {
         new
     }
 
-    /// How long the answers took that this report has and the one before had not.
+    /// The latencies of the answers that this report has and the previous one had not.
     fn hear(&mut self, report: &Report, says: ServerReport) -> Buckets {
         let latency = Buckets::of(&says.latency_us);
         let before = self.known.get(&report.id);
@@ -156,7 +155,7 @@ impl Workers {
         present
     }
 
-    /// What all did recently.
+    /// The recent work of all.
     pub fn recent(&self) -> Recent {
         let mut sum = Recent::default();
         self.present().iter().for_each(|worker| sum.add(&worker.recent));
@@ -178,7 +177,7 @@ impl Workers {
 }
 
 impl Sum {
-    /// Adds one worker, but its cache.
+    /// Adds one worker, without its cache.
     fn count(&mut self, worker: &Worker) {
         let is_here = worker.silent_since.is_none();
         self.workers += u64::from(is_here);
@@ -225,8 +224,8 @@ impl CacheSum {
     }
 }
 
-/// What caches have: one in a hold is the same to all workers; of others each process has its own,
-/// which its threads share.
+/// The contents of caches: one in a hold is the same for all workers; of other kinds each process
+/// has its own, which its threads share.
 fn cache_of(workers: &[&Worker], before: CacheSum) -> CacheSum {
     let mut by_process: BTreeMap<u32, CacheSum> = BTreeMap::new();
     let mut shared = CacheSum::default();
@@ -303,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_keep_those_that_are_gone_and_count_nobody_twice() {
+    fn sums_keep_dead_workers_and_count_each_once() {
         let mut workers = Workers::default();
         workers.learn(&[report("1-a", 1000, 100), report("2-b", 1000, 10)]);
         assert_eq!((requests(&workers), workers.sums()["dir"].counts.open), (110, 2));
@@ -333,7 +332,7 @@ mod tests {
         assert_eq!(workers.recent().requests, 0.0);
         let new = workers.learn(&[report("1-a", 62_000, 1100)]);
         assert_eq!((workers.recent().requests, new.count()), (50.0, 100));
-        // Nothing new is said.
+        // Nothing new is reported.
         let new = workers.learn(&[report("1-a", 62_000, 1100)]);
         assert_eq!((workers.recent().requests, new.count()), (50.0, 0));
         workers.learn(&[]);

@@ -53,7 +53,7 @@ pub fn json(stat: &HoldStat) -> Value {
     })
 }
 
-/// Who participates, for people.
+/// The participants, for people.
 pub fn participants_table(participants: &[ParticipantInfo]) -> Table {
     let mut table = Table::new(&["slot>", "generation>", "pid>", "program", "state"]);
     for p in participants {

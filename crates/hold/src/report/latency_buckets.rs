@@ -1,16 +1,16 @@
-//! How long answers took: how often each time occurred, of one worker or of many together.
+//! Latencies of answers: how often each time occurred, for one worker or for many together.
 //!
 //! Workers count in buckets that are the same everywhere, so those of several are added one by one;
-//! a time is told to 1 %.
+//! a time is exact to 1 %.
 
 use std::collections::BTreeMap;
 
-/// Microseconds, and how many answers took so long.
+/// Microseconds, and the number of answers that took this long.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Buckets(BTreeMap<u64, u64>);
 
 impl Buckets {
-    /// What a worker reported.
+    /// The report of a worker.
     pub fn of(reported: &[(u64, u64)]) -> Buckets {
         let mut buckets = Buckets::default();
         reported.iter().for_each(|&(us, count)| buckets.put(us, count));
@@ -27,24 +27,24 @@ impl Buckets {
         other.0.iter().for_each(|(&us, &count)| self.put(us, count));
     }
 
-    /// What has come since an earlier state of the same.
+    /// The counts since an earlier state of the same.
     pub fn since(&self, earlier: &Buckets) -> Buckets {
         let before = |us| earlier.0.get(us).copied().unwrap_or_default();
         let new = self.0.iter().map(|(us, count)| (*us, count.saturating_sub(before(us))));
         Buckets(new.filter(|(_, count)| *count > 0).collect())
     }
 
-    /// How many answers.
+    /// The number of answers.
     pub fn count(&self) -> u64 {
         self.0.values().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// How many took at most so long.
+    /// The number of answers that took at most this long.
     pub fn at_most(&self, us: u64) -> u64 {
         self.0.range(..=us).fold(0, |sum, (_, count)| sum.saturating_add(*count))
     }
 
-    /// How long all took together.
+    /// The total time of all.
     pub fn sum_us(&self) -> u64 {
         self.0.iter().fold(0, |sum, (us, count)| sum.saturating_add(us.saturating_mul(*count)))
     }
@@ -72,7 +72,7 @@ impl Buckets {
     }
 }
 
-/// What is told of [`Buckets`], in microseconds.
+/// The percentiles of [`Buckets`], in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Summary {
     pub count: u64,
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn of_nothing_nothing_is_told() {
+    fn an_empty_histogram_has_no_percentiles() {
         let summary = Buckets::default().summary();
         assert_eq!((summary.count, summary.p50, summary.max), (0, None, None));
     }

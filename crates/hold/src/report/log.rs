@@ -51,7 +51,7 @@ pub fn rings_table(rings: &[RingStat]) -> Table {
     table
 }
 
-/// Whether somebody has the ring.
+/// Whether a thread has the ring.
 fn state(ring: &RingStat) -> &'static str {
     match (ring.slot, ring.alive) {
         (None, _) => "free",

@@ -24,7 +24,7 @@ pub fn table(maps: &[MapStat]) -> Table {
 
 fn bytes_per_pair(map: &MapStat) -> String {
     match map.len {
-        // A new map's first segment would make a strange figure.
+        // A new map's first segment would give a misleading number.
         len if len < 100 => "-".to_owned(),
         len => format!("{:.1}", (map.index_bytes + map.record_bytes) as f64 / len as f64),
     }

@@ -1,4 +1,4 @@
-//! What is reported of holds and of what is in them: as text, as tables, as JSON.
+//! Reports on holds and their contents: as text, as tables, as JSON.
 //!
 //! - [`hold`], [`map`], [`queue`], [`channel`], [`log`], [`others`]: one structure each
 //! - [`mode`]: the mode of a map

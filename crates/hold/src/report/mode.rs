@@ -35,7 +35,7 @@ pub fn text_of(mode: &MapMode, replica: bool) -> String {
     format!("{}{replica}", text(mode))
 }
 
-/// The mode in JSON; limits that there are not are null.
+/// The mode in JSON; absent limits are null.
 pub fn json(mode: &MapMode) -> Value {
     match *mode {
         MapMode::Fixed { key_bytes, value_bytes } => {
@@ -51,7 +51,7 @@ pub fn json(mode: &MapMode) -> Value {
     }
 }
 
-/// The largest number is no limit either.
+/// The largest number means no limit, too.
 fn limit(value: Option<u64>) -> Option<u64> {
     value.filter(|value| *value != u64::MAX)
 }

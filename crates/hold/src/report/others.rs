@@ -1,4 +1,4 @@
-//! Structures that are no maps: queues, channels and logs.
+//! Structures that are not maps: queues, channels and logs.
 
 use super::table::Table;
 use commonhold::hold::StructureInfo;

@@ -1,7 +1,7 @@
-//! What origins, replicas and journals tell of themselves, as `hold stat` shows it.
+//! The reports of origins, replicas and journals, as `hold stat` shows them.
 //!
-//! The reports are JSON of other processes, perhaps of another version: what is missing or strange
-//! is shown as a dash or as nothing.
+//! The reports are JSON of other processes, perhaps of another version: missing or invalid parts
+//! are shown as a dash or omitted.
 
 use super::table::Table;
 use commonhold::Hold;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::time::Duration;
 
-/// So many replicas of one origin are shown to people; JSON has all.
+/// The number of replicas of one origin shown to people; JSON has all.
 const MOST_SHOWN: usize = 20;
 
 /// Origins, replicas and journals of a hold.
@@ -70,7 +70,7 @@ impl Replication {
     }
 }
 
-/// What it says, with the name of its map.
+/// Its report, with the name of its map.
 fn named(report: Report) -> Value {
     let mut says = match report.says {
         Value::Object(says) => Value::Object(says),
@@ -80,11 +80,12 @@ fn named(report: Report) -> Value {
     says
 }
 
-/// The same, with those that are farthest behind in front.
+/// The same, with those that lag most in front.
 fn origin(report: Report) -> Value {
     let mut says = named(report);
     if let Some(replicas) = says.get_mut("replicas").and_then(Value::as_array_mut) {
-        // Who has not yet said who it is is behind by everything, which is no news.
+        // A replica that has not identified itself yet lags by everything, which is not
+        // informative.
         let joins = |replica: &Value| word(replica, "state") == "joining";
         replicas.sort_by_key(|r| (joins(r), Reverse(number(r, "lag_bytes"))));
     }

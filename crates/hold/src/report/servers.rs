@@ -1,4 +1,4 @@
-//! What workers of file servers tell of themselves, as `hold stat` shows it: one line each.
+//! The reports of workers of file servers, as `hold stat` shows them: one line each.
 
 use super::latency_buckets::Buckets;
 use super::table::Table;
@@ -11,12 +11,12 @@ use commonhold_terminal::sizes::{count, shown};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Workers that report, by what they serve.
+/// Workers that report, by the directory that they serve.
 pub struct Servers(Vec<(String, ServerReport)>);
 
 impl Servers {
-    /// Those of a hold. The reports are of other processes, perhaps of another version: what makes
-    /// no sense is left out.
+    /// Those of a hold. The reports are of other processes, perhaps of another version: invalid
+    /// ones are left out.
     pub fn of_hold(hold: &Hold) -> Result<Servers> {
         let reports = reports(hold)?.into_iter().filter(|report| report.what == "server");
         let servers = reports.filter_map(|report| {

@@ -1,6 +1,6 @@
 //! Tables for people: columns that line up, numbers to the right.
 //!
-//! Invariant: what stands in a cell takes one line and moves no cursor, whoever named it.
+//! Invariant: the text of a cell takes one line and moves no cursor, whatever its source.
 
 use commonhold_terminal::text::printable;
 use console::{Alignment, measure_text_width, pad_str};
@@ -22,7 +22,7 @@ impl Table {
         Table { rows: vec![names], alignments: columns.iter().map(right).collect() }
     }
 
-    /// A table without a head: what is what.
+    /// A table without a head: names and facts.
     pub fn of_facts() -> Table {
         Table { rows: Vec::new(), alignments: vec![Alignment::Left; 2] }
     }

@@ -1,12 +1,12 @@
-//! What stands between a browser and the status page.
+//! A proxy between a browser and the status page.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Once;
 use std::thread;
 
-/// Stands between a browser and a server. Before the page is asked for the second time, and the
-/// script asks for it then, `meanwhile` runs; returns the port.
+/// A proxy between a browser and a server. Before the second request for the page, which the script
+/// sends, `meanwhile` runs; returns the port.
 pub fn between(server: u16, meanwhile: impl Fn() + Send + Sync + 'static) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("an address").port();

@@ -8,7 +8,7 @@ use std::str::{Chars, Split};
 /// A sample's name and labels.
 pub type Series = (String, BTreeMap<String, String>);
 
-/// What was read.
+/// The parsed metrics.
 #[derive(Debug, Default)]
 pub struct Exposition {
     /// Kinds by name.
@@ -20,7 +20,7 @@ impl Exposition {
     /// Reads a text.
     ///
     /// # Panics
-    /// Unless it is as the format says.
+    /// If the text violates the format.
     pub fn read(text: &str) -> Exposition {
         let lines = text.strip_suffix('\n').expect("the last line has an end");
         let (mut all, mut lines) = (Exposition::default(), lines.split('\n').peekable());
@@ -45,7 +45,7 @@ impl Exposition {
         self.samples.iter().filter(|(series, _)| series.0 == name).map(|(_, value)| value).sum()
     }
 
-    /// Names, and what counts in histograms, that may never decrease.
+    /// Counters, and the counts of histograms, which may never decrease.
     pub fn counters(&self) -> impl Iterator<Item = (&Series, f64)> {
         self.samples.iter().filter_map(|(series, value)| {
             let is = |suffix: &str| {

@@ -4,7 +4,7 @@ use super::{Serving, files, site};
 use crate::support::Ground;
 use std::process::Command;
 
-/// Runs curl; what it wrote, and the codes of the answers.
+/// Runs curl; returns its output, and the codes of the answers.
 fn curl(ground: &Ground, args: &[&str]) -> (String, String) {
     let mut command = Command::new("curl");
     command.args(["-q", "--noproxy", "*", "--silent", "--show-error", "--max-time", "60"]);
@@ -24,7 +24,7 @@ fn is_here() -> bool {
 }
 
 #[test]
-fn curl_gets_what_it_asks_for() {
+fn curl_receives_the_requested_files() {
     if !is_here() {
         return;
     }
@@ -54,11 +54,11 @@ fn curl_gets_what_it_asks_for() {
         "{parts}"
     );
     ok(curl(&ground, &["--range", "99999999-", &one]), "416");
-    // A download that was broken off is gone on with.
+    // An interrupted download is resumed.
     ground.file("part", &text[..100]);
     ok(curl(&ground, &["--continue-at", "-", "--output", "part", &one]), "206");
     assert_eq!(ground.read("part"), text.as_bytes());
-    // What it has already it does not get again.
+    // It does not receive the same part again.
     let tags = ["--etag-save", "tag", "--etag-compare", "tag", &one];
     assert_eq!(ok(curl(&ground, &tags), "200"), text);
     assert_eq!(ok(curl(&ground, &tags), "304"), "");

@@ -2,7 +2,7 @@
 
 use super::visitor::{answer, ask, connect, get, simple, try_get};
 use super::{Serving, counted, files, is_gone, kill, site, until};
-use crate::support::beside::Beside;
+use crate::support::background::Background;
 use crate::support::{Ground, PROGRAM};
 use commonhold::Hold;
 use rustix::process::Signal;
@@ -13,7 +13,7 @@ use std::process::Stdio;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// So long after they were written contents are kept.
+/// The age at which contents are cached.
 const SETTLED: Duration = Duration::from_millis(200);
 
 /// More than the system takes from a worker before its client reads.
@@ -39,13 +39,13 @@ fn it_listens_at_a_path_as_well() {
     let ground = site();
     let args =
         ["serve", "public", "--listen", "unix:./sock", "--listen", "tcp:0", "--format", "json"];
-    let mut beside = Beside::start(&ground, &args);
-    assert!(beside.line().contains("unix:./sock"));
+    let mut background = Background::start(&ground, &args);
+    assert!(background.line().contains("unix:./sock"));
     let mut stream = UnixStream::connect(ground.path("sock")).expect("a socket");
     let (name, contents) = files().remove(7);
     assert_eq!(simple(&mut stream, &name), contents);
-    beside.signal(Signal::INT);
-    let run = beside.end();
+    background.signal(Signal::INT);
+    let run = background.end();
     assert_eq!(run.code, 0, "{run:?}");
     assert_eq!(ground.leftovers(&["public"]), Vec::<String>::new());
 }
@@ -68,7 +68,7 @@ fn everything_is_killed_and_the_cache_is_warm() {
         let workers = serving.workers();
         assert_eq!(workers.len(), 2);
         // The supervisor first: it would start others.
-        serving.beside.kill();
+        serving.background.kill();
         workers.iter().for_each(|&worker| kill(worker));
         until("all are gone", || workers.iter().all(|&worker| is_gone(worker)));
         assert_eq!(ground.json(&["check", "kept"])["ok"], true);
@@ -91,15 +91,15 @@ fn a_download_is_finished_first() {
         let mut idle = connect(serving.port).expect("it listens");
         let mut all = vec![0; 100_000];
         stream.read_exact(&mut all).expect("the beginning");
-        serving.beside.signal(Signal::TERM);
-        // Who waits for nothing is not waited for; this one is gone when no more is accepted.
+        serving.background.signal(Signal::TERM);
+        // An idle client is not waited for; its connection is gone when no more are accepted.
         assert_eq!(idle.read(&mut [0]).expect("the end"), 0);
         stream.read_to_end(&mut all).expect("the rest");
         let end = all.windows(4).position(|four| four == b"\r\n\r\n").expect("a head");
         assert!(all[end + 4..] == contents, "{} bytes", all.len());
         drop(stream);
         let port = serving.port;
-        let run = serving.beside.end();
+        let run = serving.background.end();
         assert_eq!(run.code, 0, "{run:?}");
         assert!(try_get(port, "/0.txt").is_err());
         assert_eq!(ground.leftovers(&["public"]), Vec::<String>::new());
@@ -107,7 +107,7 @@ fn a_download_is_finished_first() {
 }
 
 #[test]
-fn who_does_not_finish_in_time_is_ended() {
+fn a_worker_that_does_not_finish_in_time_is_killed() {
     let ground = site();
     let (serving, mut stream) = with_a_download(&ground, &["--grace", "200ms"]);
     serving.stop();
@@ -128,23 +128,23 @@ fn with_a_download(ground: &Ground, options: &[&str]) -> (Serving, TcpStream) {
 }
 
 #[test]
-fn who_is_replaced_or_alone_finishes_what_it_sends_however_long_that_takes() {
+fn a_replaced_or_orphaned_worker_finishes_its_transfers() {
     for kills in [false, true] {
         let ground = site();
         let (serving, mut stream) = with_a_download(&ground, &["--grace", "1ms"]);
         let worker = serving.workers()[0];
         let kept = match kills {
             true => {
-                serving.beside.kill();
+                serving.background.kill();
                 None
             }
             false => {
-                serving.beside.signal(Signal::HUP);
+                serving.background.signal(Signal::HUP);
                 until("another serves", || serving.workers().iter().any(|&pid| pid != worker));
                 Some(serving)
             }
         };
-        // Longer than the worker looks whether it is to end, and the grace.
+        // Longer than the worker's check interval, and the grace.
         sleep(Duration::from_secs(1));
         let mut rest = Vec::new();
         stream.read_to_end(&mut rest).expect("the rest");
@@ -159,11 +159,11 @@ fn who_is_replaced_or_alone_finishes_what_it_sends_however_long_that_takes() {
 }
 
 #[test]
-fn who_was_replaced_and_does_not_finish_in_time_is_ended_with_the_others() {
+fn a_replaced_worker_is_killed_with_the_others_at_the_end() {
     let ground = site();
     let (serving, mut stream) = with_a_download(&ground, &["--grace", "200ms"]);
     let worker = serving.workers()[0];
-    serving.beside.signal(Signal::HUP);
+    serving.background.signal(Signal::HUP);
     until("another serves", || serving.workers().iter().any(|&pid| pid != worker));
     serving.stop();
     let mut rest = Vec::new();
@@ -173,7 +173,7 @@ fn who_was_replaced_and_does_not_finish_in_time_is_ended_with_the_others() {
 }
 
 #[test]
-fn a_restart_with_other_choices_drops_what_was_kept_with_those_before() {
+fn a_restart_with_other_choices_drops_the_old_cache() {
     let ground = site();
     let begin = |choices: &[&str]| {
         let serving = Serving::start(
@@ -196,11 +196,11 @@ fn a_restart_with_other_choices_drops_what_was_kept_with_those_before() {
     begin(&[]).stop();
     assert_eq!(caches(), [".files.lockfree.268435456"]);
     let serving = begin(&other);
-    let [map, beside] = [".files.mutex.1048576", ".files.mutex.1048576.bytes"];
-    assert_eq!(caches(), [map, beside]);
-    // Beside one that lives nothing is dropped.
+    let [map, sizes] = [".files.mutex.1048576", ".files.mutex.1048576.bytes"];
+    assert_eq!(caches(), [map, sizes]);
+    // Next to a live server nothing is dropped.
     begin(&[]).stop();
-    assert_eq!(caches(), [".files.lockfree.268435456", map, beside]);
+    assert_eq!(caches(), [".files.lockfree.268435456", map, sizes]);
     serving.stop();
 }
 
@@ -212,8 +212,8 @@ fn connections_leave_descriptors_for_files() {
     let limited = "ulimit -n 256 && exec \"$0\" \"$@\"";
     command.args(["-c", limited, PROGRAM]).args(words).stdin(Stdio::piped());
     command.current_dir(ground.path("")).env("COMMONHOLD_DIR", ground.path(""));
-    let mut serving = Serving::of(Beside::run(command));
-    serving.beside.until_error("instead of 10000");
+    let mut serving = Serving::of(Background::run(command));
+    serving.background.until_error("instead of 10000");
     let mut streams: Vec<_> =
         (0..300).map(|_| connect(serving.port).expect("it listens")).collect();
     for (name, contents) in files() {
@@ -232,10 +232,10 @@ fn workers_end_when_their_supervisor_is_killed() {
     assert_eq!(get(serving.port, "/1.txt").status, 200);
     let (workers, port) = (serving.workers(), serving.port);
     assert_eq!(workers.len(), 3);
-    serving.beside.kill();
+    serving.background.kill();
     until("they have ended", || workers.iter().all(|&worker| is_gone(worker)));
     assert!(connect(port).is_err(), "somebody listens still");
-    // Whoever comes next finds the hold, and removes it at the end.
+    // The next server finds the hold, and removes it at the end.
     let serving = Serving::start(&ground, "public", &[]);
     assert_eq!(get(serving.port, "/1.txt").status, 200);
     serving.stop();

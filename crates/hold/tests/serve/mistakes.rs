@@ -1,4 +1,4 @@
-//! What cannot be served, and databases.
+//! Directories that cannot be served, and databases.
 
 use super::visitor::get;
 use super::{Serving, files, site, until};
@@ -7,7 +7,7 @@ use std::fs;
 use std::net::TcpListener;
 
 #[test]
-fn what_cannot_be_served_is_said_and_nothing_is_left() {
+fn a_directory_that_cannot_be_served_is_an_error_and_leaves_nothing() {
     let ground = site();
     ground.file(
         "text.db",

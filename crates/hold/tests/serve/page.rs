@@ -1,4 +1,5 @@
-//! A page in a real browser: what it is made of comes as the browser needs it, or it would not run.
+//! A page in a real browser: its parts arrive in the form that the browser needs, or it would not
+//! run.
 
 use super::Serving;
 use crate::support::{Ground, browser};

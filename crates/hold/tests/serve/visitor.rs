@@ -1,4 +1,4 @@
-//! Who asks for files.
+//! Clients that request files.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -22,7 +22,7 @@ pub fn connect(port: u16) -> io::Result<TcpStream> {
 /// One connection, one request.
 ///
 /// # Errors
-/// Also if the answer is not whole.
+/// Also if the answer is incomplete.
 pub fn try_get(port: u16, path: &str) -> io::Result<Answer> {
     let mut stream = connect(port)?;
     ask(&mut stream, path, "Connection: close\r\n")?;
@@ -57,7 +57,7 @@ pub fn answer(stream: &mut TcpStream) -> io::Result<Answer> {
     Ok(Answer { status, head, body })
 }
 
-/// What the simple protocol answers.
+/// The answer of the simple protocol.
 pub fn simple(stream: &mut (impl Read + Write), id: &str) -> Vec<u8> {
     stream.write_all(format!("{id}\n").as_bytes()).expect("it listens");
     let mut all = Vec::new();

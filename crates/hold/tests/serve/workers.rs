@@ -63,7 +63,7 @@ fn a_worker_that_is_killed_is_started_again() {
     }
 }
 
-/// Lets visitors go, also when the test fails.
+/// Releases the visitors, even when the test fails.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -106,7 +106,7 @@ fn ask_on(port: u16, over: &AtomicBool, asked: &AtomicU64) -> io::Result<()> {
 }
 
 #[test]
-fn workers_are_replaced_and_nobody_notices() {
+fn workers_are_replaced_without_failed_requests() {
     for kind in ["epoll", "pool", "uring"] {
         let ground = site();
         let options = ["--workers", "2", "--loop", kind];
@@ -129,7 +129,7 @@ fn workers_are_replaced_and_nobody_notices() {
             for _ in 0..4 {
                 let before = serving.workers();
                 let count = asked.load(Ordering::Relaxed);
-                serving.beside.signal(Signal::HUP);
+                serving.background.signal(Signal::HUP);
                 until("others serve", || {
                     let now = serving.workers();
                     now.len() == 2 && before.iter().all(|old| !now.contains(old))
@@ -148,7 +148,7 @@ fn workers_are_replaced_and_nobody_notices() {
 }
 
 #[test]
-fn a_program_that_is_missing_for_a_while_ends_nobody() {
+fn a_missing_program_ends_no_worker() {
     let (installed, ground) = (Path::new(PROGRAM), site());
     let place = tempfile::tempdir_in(installed.parent().expect("a place")).expect("a directory");
     let program = place.path().join("hold");
@@ -159,9 +159,9 @@ fn a_program_that_is_missing_for_a_while_ends_nobody() {
     let before = serving.workers();
     fs::remove_file(&program).expect("it is there");
     kill(before[0]);
-    serving.beside.until_error("cannot start a worker");
-    serving.beside.signal(Signal::HUP);
-    serving.beside.until_error("the old one continues");
+    serving.background.until_error("cannot start a worker");
+    serving.background.signal(Signal::HUP);
+    serving.background.until_error("the old one continues");
     // The parent tries again and again: each time there is a child for a moment.
     until("only the old one is there", || serving.workers() == [before[1]]);
     for (name, contents) in files() {

@@ -23,7 +23,7 @@ pub fn program() -> Option<&'static str> {
     found
 }
 
-/// The document at `url`, as it is after some seconds of the browser's own clock, which stands
+/// The document at `url`, after some seconds of the browser's own clock, which stands
 /// still while it waits for answers.
 pub fn document(program: &str, profile: &Path, url: &str) -> String {
     let mut command = Command::new("timeout");

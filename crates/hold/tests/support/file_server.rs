@@ -14,7 +14,7 @@ pub enum Manner {
     Plain,
     /// Right, byte by byte.
     Trickle,
-    /// Right, but keeps no connection for more than so many requests, and says so.
+    /// Right, but closes each connection after this number of requests, and announces that.
     ClosesAfter(u64),
     /// Right, but ends every connection after one answer without a word.
     ClosesSilently,
@@ -32,7 +32,7 @@ pub enum Manner {
     Resets,
     /// Right, but its twentieth answer takes 400 ms.
     Pauses,
-    /// Says nothing.
+    /// Sends nothing.
     Stalls,
     /// Answers, and does not close where it must.
     StaysOpen,
@@ -105,7 +105,7 @@ impl Serving {
                 Manner::Pauses if number == 20 => std::thread::sleep(Duration::from_millis(400)),
                 Manner::Stalls => std::thread::sleep(Duration::from_secs(600)),
                 Manner::Resets => {
-                    // What is not read when a socket is closed makes a reset of the end.
+                    // Unread bytes at the close of a socket turn the end into a reset.
                     rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO))?;
                     return Ok(());
                 }
@@ -119,8 +119,8 @@ impl Serving {
             }
             if ends || self.manner == Manner::ClosesSilently || self.manner == Manner::Truncated {
                 stream.shutdown(Shutdown::Write)?;
-                // What is thrown away unread would make a reset of the end, and that may overtake
-                // the answer.
+                // Discarding unread bytes would turn the end into a reset, which may overtake the
+                // answer.
                 return std::io::copy(&mut reader, &mut std::io::sink()).map(drop);
             }
         }

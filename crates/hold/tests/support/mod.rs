@@ -5,7 +5,7 @@
 
 #![allow(dead_code, reason = "each test file uses its own part of this")]
 
-pub mod beside;
+pub mod background;
 pub mod browser;
 pub mod file_server;
 
@@ -138,7 +138,7 @@ impl Ground {
         hold.and_then(|hold| hold.maps().open(map)?.len()).expect("a map that the test has made")
     }
 
-    /// What is left in the directory but the files in `expected`.
+    /// The entries of the directory except the files in `expected`.
     pub fn leftovers(&self, expected: &[&str]) -> Vec<String> {
         let entries = std::fs::read_dir(self.directory.path()).expect("the test's directory");
         let names = entries.flatten().map(|e| e.file_name().to_string_lossy().into_owned());

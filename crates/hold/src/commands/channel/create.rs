@@ -1,4 +1,4 @@
-//! `hold channel create`: makes a channel, and the hold if it is not there yet.
+//! `hold channel create`: makes a channel, and the hold if it does not exist yet.
 
 use crate::making::NewHold;
 use crate::target::{Directory, StructureName};
@@ -20,7 +20,7 @@ A message may take up to a quarter of the ring. The ring limits how far consumer
 the producer waits for them, or before lossy ones miss messages. If the channel exists with the
 same ring, it remains unchanged; another size is an error.
 
-Exit codes: 0 it exists now; 2, 3 see 'hold help'";
+Exit codes: 0 the channel exists now; 2, 3 see 'hold help'";
 
 /// Options of `hold channel create`.
 #[derive(clap::Args, Debug)]

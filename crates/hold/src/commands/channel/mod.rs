@@ -32,7 +32,7 @@ pub struct Args {
     subcommand: Subcommand,
 }
 
-/// What `hold channel` can do.
+/// The subcommands of `hold channel`.
 #[derive(clap::Subcommand, Debug)]
 enum Subcommand {
     /// Create a channel

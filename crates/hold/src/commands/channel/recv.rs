@@ -27,14 +27,14 @@ Examples:
 
 A message with line feeds takes several lines; --frames and --format json separate messages
 exactly. A lossy consumer reports missed messages with the next one, on standard error and in
-JSON. A consumer that may only read the hold must be lossy. --oldest begins with the oldest
-message in the ring, which keeps the last three quarters of its size or more.
+JSON. A consumer that may only read the hold must be lossy. --oldest begins with the oldest message
+in the ring, which keeps at least the latest three quarters of its size.
 
-Exit codes: 0 the requested number of messages came, or without --count at least one; 1 the time
-ran out before; 130 ended by a signal before --count; 2, 3 see 'hold help'. Without --count a
-signal ends it with the code 0.";
+Exit codes: 0 the requested number of messages came, or without --count at least one; 1 timed out
+before that; 130 ended by a signal before --count; 2, 3 see 'hold help'. Without --count a signal
+ends the command with the code 0.";
 
-/// Who waits for a consumer that is slow.
+/// The effect of a slow consumer on the producer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Policy {
     /// The producer waits without limit: nothing is lost
@@ -55,7 +55,7 @@ pub struct Args {
     #[arg(long)]
     oldest: bool,
 
-    /// What happens if this consumer is slow
+    /// What to do while this consumer is slow
     #[arg(long, value_enum, default_value_t = Policy::Lossless)]
     policy: Policy,
 
@@ -67,7 +67,7 @@ pub struct Args {
     #[arg(long, short = 'n', value_name = "N")]
     count: Option<u64>,
 
-    /// End when no message has come for this time (0: when there is none)
+    /// End when no message has come for this long (0: as soon as there is none)
     #[arg(long, value_name = "TIME", value_parser = sizes::wait)]
     timeout: Option<Duration>,
 
@@ -92,7 +92,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     flow.run(&mut sink, |time| next(&mut consumer, time), show)
 }
 
-/// The next message, waited for at most so long.
+/// The next message, with a wait of at most `time`.
 fn next(consumer: &mut Consumer, time: Duration) -> Result<Option<(Received, Vec<u8>)>> {
     let mut message = Vec::new();
     let received = match time.is_zero() {

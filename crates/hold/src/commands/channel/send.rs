@@ -1,4 +1,4 @@
-//! `hold channel send`: sends messages, waiting for consumers that are behind.
+//! `hold channel send`: sends messages, and waits for consumers that lag.
 
 use crate::commands::shared::answer;
 use crate::commands::shared::message_source::MessageSource;
@@ -25,7 +25,7 @@ Examples:
 While the ring is full, the command waits for consumers that lag (not for lossy or dead ones), and
 names their process. A channel has one producer at a time; a second one is an error.
 
-Exit codes: 0 all messages are sent; 1 the time ran out; 2, 3 see 'hold help'";
+Exit codes: 0 all messages are sent; 1 timed out; 2, 3 see 'hold help'";
 
 /// Options of `hold channel send`.
 #[derive(clap::Args, Debug)]
@@ -74,7 +74,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     Ok(answer(done.all))
 }
 
-/// Whom the producer waits for.
+/// The consumer that the producer waits for.
 fn in_the_way(channel: &Channel) -> Result<String> {
     let (name, stat) = (channel.name(), channel.stat()?);
     Ok(match stat.slowest {

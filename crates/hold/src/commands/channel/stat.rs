@@ -1,4 +1,4 @@
-//! `hold channel stat`: who sends, who receives, who is behind.
+//! `hold channel stat`: the producer, the consumers and their lag.
 
 use crate::report;
 use crate::target::{Directory, StructureName};
@@ -12,7 +12,7 @@ Examples:
   hold channel stat shop ticks
   hold channel stat shop ticks --format json | jq '.consumers[] | {pid, lag_messages}'
 
-Consumers with a read-only handle are not registered, and not shown.";
+Consumers with a read-only handle are not registered and not shown.";
 
 /// Options of `hold channel stat`.
 #[derive(clap::Args, Debug)]
@@ -21,13 +21,13 @@ pub struct Args {
     name: StructureName,
 }
 
-/// Shows the figures.
+/// Shows the statistics.
 pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
     show(&args.name, directory, &output.text_or_json("channel stat")?)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Shows the figures of what has this name.
+/// Shows the statistics of the channel with this name.
 pub fn show(name: &StructureName, directory: &Directory, output: &Output) -> Result<()> {
     let channel = directory.channel(name, true)?;
     let stat = channel.stat()?;

@@ -1,9 +1,9 @@
-//! What one check found: how bad it is, what was seen, what it means, what to do.
+//! The result of one check: severity, observation, meaning, advice.
 
 use console::{Style, pad_str};
 use serde_json::{Value, json};
 
-/// How bad it is.
+/// The severity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     /// As it should be.
@@ -17,15 +17,15 @@ pub enum Level {
 /// One check's result.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// What was looked at.
+    /// The subject of the check.
     pub name: String,
-    /// How bad it is.
+    /// The severity.
     pub level: Level,
-    /// What was seen.
+    /// The observation.
     pub seen: String,
-    /// What it means for holds.
+    /// The meaning of the observation for holds.
     pub meaning: String,
-    /// What to do about it; empty if nothing.
+    /// The advice; empty if there is none.
     pub advice: String,
 }
 
@@ -66,7 +66,7 @@ impl Finding {
         }
     }
 
-    /// The finding for people; reasons only where something is to be done.
+    /// The finding for people, with its meaning only where there is something to do.
     pub fn text(&self, colors: bool) -> String {
         let level = self.level.style().force_styling(colors).apply_to(self.level.name());
         let name = pad_str(&self.name, NAME_WIDTH, console::Alignment::Left, None);
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reasons_stand_under_what_needs_them() {
+    fn only_findings_with_advice_show_their_meaning() {
         let ok = Finding::ok("kernel", "6.18", "New enough.");
         assert_eq!(ok.text(false), "ok    kernel                    6.18");
         let warn = Finding::warn("limit", "1", "It is low.", "Raise it.");

@@ -4,9 +4,9 @@ use super::finding::Finding;
 use rustix::thread::futex;
 use std::sync::atomic::AtomicU32;
 
-/// The first version with everything: MADV_POPULATE_WRITE.
+/// The first version with every feature: MADV_POPULATE_WRITE.
 const FULL: (u32, u32) = (5, 14);
-/// The first version without which there is no hold: MADV_WIPEONFORK.
+/// The oldest version that can carry holds: MADV_WIPEONFORK.
 const LEAST: (u32, u32) = (4, 14);
 
 /// Whether the kernel is new enough.
@@ -38,7 +38,7 @@ fn parse(release: &str) -> Option<(u32, u32)> {
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-/// Whether a futex can be used; sandboxes may forbid it.
+/// Whether futexes work; sandboxes may forbid them.
 pub fn futex() -> Finding {
     let word = AtomicU32::new(0);
     match futex::wake(&word, futex::Flags::empty(), 1) {
@@ -52,7 +52,7 @@ pub fn futex() -> Finding {
     }
 }
 
-/// Whether the system tells one boot from the next.
+/// Whether the system distinguishes one boot from the next.
 pub fn boot_id() -> Finding {
     const PATH: &str = "/proc/sys/kernel/random/boot_id";
     match std::fs::read_to_string(PATH) {

@@ -4,9 +4,9 @@ use super::finding::Finding;
 use commonhold_terminal::sizes::{count, shown};
 use rustix::process::{Resource, getrlimit};
 
-/// The size that a hold may have unless told otherwise, and reserves as address space.
+/// The default maximum size of a hold, which it reserves as address space.
 const RESERVATION: u64 = 64 << 30;
-/// Entries of the mapping table that one open hold takes, at most.
+/// The most entries of the mapping table that one open hold takes.
 const PER_HOLD: u64 = 5;
 
 /// RLIMIT_FSIZE.

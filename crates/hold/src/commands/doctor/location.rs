@@ -1,7 +1,7 @@
-//! A place where holds would live: is it there, what file system is it, how much room has it, and
-//! does a hold work there when tried?
+//! Checks of a location for holds: does it exist, which file system is it, how much space is free,
+//! and does a trial hold work there?
 //!
-//! The trial is of the real thing: two handles on one new hold see each other alive (file locks)
+//! The trial uses a real hold: two handles on one new hold see each other alive (file locks)
 //! and see each other's changes (shared mapping). It deletes itself at the last exit.
 
 use super::finding::Finding;
@@ -12,10 +12,10 @@ use commonhold_terminal::sizes::shown;
 use rustix::fs::{Access, access, statvfs};
 use std::path::{Path, PathBuf};
 
-/// Less room than this is a container's default rather than somebody's choice.
+/// Less space than this is probably a container's default rather than a choice.
 const LITTLE_ROOM: u64 = 128 << 20;
 
-/// Looks at `place`, which findings call `name`.
+/// Checks `place`, which the findings call `name`.
 pub fn look(name: &str, place: &Path) -> Vec<Finding> {
     let directory = if place.is_dir() { place } else { parent(place) };
     let there = exists(name, directory);
@@ -173,7 +173,7 @@ fn trial(name: &str, directory: &Path) -> Finding {
     }
 }
 
-/// How a trial ends badly.
+/// How a trial fails.
 enum Trial {
     Wrong(String),
     Error(commonhold::Error),
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_shm_is_told() {
+    fn a_small_shm_is_reported() {
         let shm = Path::new("/dev/shm");
         assert_eq!(size("bare names", shm, 64 << 20, 64 << 20).level, Level::Warn);
         assert_eq!(size("bare names", shm, 8 << 30, 7 << 30).level, Level::Ok);

@@ -1,4 +1,4 @@
-//! What happens around logins and users: logind's RemoveIPC, `fs.protected_regular`.
+//! The effects of logins and users: logind's RemoveIPC, `fs.protected_regular`.
 
 use super::finding::Finding;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// Users from this number on are people; those below are the system's own and exempt.
 const FIRST_PERSON: u32 = 1000;
 
-/// Where logind's configuration stands, the first file found counts; folders are added to it.
+/// The files of logind's configuration, of which the first one found counts; the folders add to it.
 const CONFIGURATION: &[&str] =
     &["/etc/systemd/logind.conf", "/run/systemd/logind.conf", "/usr/lib/systemd/logind.conf"];
 const FOLDERS: &[&str] = &[
@@ -54,7 +54,7 @@ fn lingers(uid: u32) -> bool {
     name.is_some_and(|name| Path::new("/var/lib/systemd/linger").join(name).exists())
 }
 
-/// The setting in force, and where it stands. systemd's own default is yes.
+/// The setting in force, and its file. systemd's own default is yes.
 fn setting() -> (bool, String) {
     let mut found = (true, "the default".to_owned());
     let main = CONFIGURATION.iter().map(PathBuf::from).find(|path| path.exists());
@@ -85,7 +85,7 @@ fn in_file(text: &str) -> Option<bool> {
     Some(matches!(value.trim().to_lowercase().as_str(), "yes" | "true" | "on" | "1" | "y" | "t"))
 }
 
-/// fs.protected_regular, which the library copes with.
+/// fs.protected_regular, which the library can handle.
 pub fn protected_regular() -> Finding {
     const NAME: &str = "fs.protected_regular";
     let setting = std::fs::read_to_string("/proc/sys/fs/protected_regular").unwrap_or_default();

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// Where control groups are mounted.
 const GROUPS: &str = "/sys/fs/cgroup";
-/// Limits above this are none: version 1 has no word for it.
+/// A larger limit means no limit: version 1 has no other way to express that.
 const NO_LIMIT: u64 = 1 << 60;
 
 /// A memory limit of a control group.

@@ -1,11 +1,11 @@
-//! `hold doctor`: looks at what in a machine decides whether holds do well on it.
+//! `hold doctor`: checks the properties of a machine that holds depend on.
 //!
 //! - [`finding`]: what a check found, what it means, what to do
 //! - [`location`], [`mounts`]: the directory or file system a hold would live in, and a trial of it
 //! - [`memory`], [`limits`], [`kernel`], [`login`]: the machine and the session
 //!
 //! Invariant: nothing is changed; the trial hold deletes itself, whatever happens to the doctor.
-//! Each check names what it read, so that its word can be verified.
+//! Each check names what it read, so that its result can be verified.
 //! `docs/operations/environment.md` has the reasons.
 
 mod finding;
@@ -44,7 +44,7 @@ pub struct Args {
     path: Option<PathBuf>,
 }
 
-/// Checks, and says what was found.
+/// Runs the checks and prints their findings.
 pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
     let output = output.text_or_json("doctor")?;
     let home = home_of_bare_names(directory)?;

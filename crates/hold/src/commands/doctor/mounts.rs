@@ -1,4 +1,4 @@
-//! Which file system a path lies on, as `/proc/self/mountinfo` has it.
+//! Which file system a path lies on, according to `/proc/self/mountinfo`.
 
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};

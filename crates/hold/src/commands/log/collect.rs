@@ -1,4 +1,4 @@
-//! `hold log collect`: takes the lines out of a log, to standard output or to files.
+//! `hold log collect`: moves the lines of a log to standard output or to files.
 //!
 //! Invariant: lines that could not be written out stay in the hold, for the next collector.
 
@@ -17,15 +17,15 @@ use std::process::ExitCode;
 pub const EXAMPLES: &str = "\
 Examples:
   hold log collect shop events                           # until Ctrl-C
-  hold log collect shop events --once                    # the present lines
+  hold log collect shop events --once                    # the lines in the log now
   hold log collect shop events --file shop.log           # appends
   hold log collect shop events --file shop.log --max-bytes 10M --keep 9
   hold log collect shop events --format json | jq -r 'select(.level == \"error\").text'
 
 A log has one collector at a time; a second one is an error that names the first. If a collector
 was killed, the next one continues where it stopped: in a file each line appears once; on standard
-output the last lines may repeat, at most 256 KiB of text. On Ctrl-C or SIGTERM it collects all
-present lines first.
+output the last lines may repeat, at most 256 KiB of text. On Ctrl-C or SIGTERM it first collects
+all lines in the log.
 
 Files: shop.log has the latest lines. A full shop.log becomes shop.log.1, an older shop.log.1
 becomes shop.log.2, and so on.";
@@ -48,11 +48,11 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 5, requires = "max_bytes")]
     keep: u32,
 
-    /// Leave out lines of lower levels; they count as collected
+    /// Leave out lines below this level; they count as collected
     #[arg(long, short, value_name = "LEVEL", default_value = "trace", value_parser = level_parser())]
     level: LogLevel,
 
-    /// Collect the present lines, then end
+    /// Collect the lines in the log now, then end
     #[arg(long)]
     once: bool,
 }
@@ -97,7 +97,7 @@ impl Args {
     }
 }
 
-/// Standard output, which remembers that nobody reads it any more.
+/// Standard output, which remembers that its reader has gone.
 #[derive(Default)]
 struct Pipe {
     reader_gone: bool,

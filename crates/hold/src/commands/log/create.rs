@@ -1,4 +1,4 @@
-//! `hold log create`: makes a log, and the hold if it is not there yet.
+//! `hold log create`: makes a log, and the hold if it does not exist yet.
 
 use super::line::level_parser;
 use crate::making::NewHold;
@@ -20,9 +20,9 @@ Examples:
 
 All rings are allocated at once. A ring is free again when its thread has ended; its lines stay
 until they are collected or overwritten. If the log exists with the same rings and overflow, it
-remains unchanged; others are an error.
+remains unchanged; other options are an error.
 
-Exit codes: 0 it exists now; 2, 3 see 'hold help'";
+Exit codes: 0 the log exists now; 2, 3 see 'hold help'";
 
 /// What to do with a new line when a ring is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -39,7 +39,7 @@ pub struct Args {
     #[command(flatten)]
     name: StructureName,
 
-    /// Maximum number of threads, in all processes, that write at the same time
+    /// Maximum number of threads, over all processes, that write at the same time
     #[arg(long, value_name = "N", default_value_t = 64,
         value_parser = clap::value_parser!(u32).range(1..=4096))]
     rings: u32,
@@ -53,7 +53,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Overflow::Drop)]
     overflow: Overflow,
 
-    /// Reject lines of lower levels; 'hold log level' changes it
+    /// Reject lines below this level; 'hold log level' changes it
     #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = level_parser())]
     level: LogLevel,
 

@@ -23,7 +23,7 @@ pub struct Args {
     #[command(flatten)]
     name: StructureName,
 
-    /// Leave out lines of lower levels
+    /// Leave out lines below this level
     #[arg(long, short, value_name = "LEVEL", default_value = "trace", value_parser = level_parser())]
     level: LogLevel,
 }

@@ -1,4 +1,4 @@
-//! A line of a log, for people and in JSON; which lines are wanted.
+//! A line of a log, for people and in JSON; the filter by level.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use commonhold::log::{LogLevel, LogLine};
@@ -12,17 +12,17 @@ pub fn level_parser() -> impl TypedValueParser<Value = LogLevel> {
         .try_map(|name| name.parse::<LogLevel>())
 }
 
-/// How lines are shown.
+/// How lines are printed.
 #[derive(Clone, Copy, Debug)]
 pub struct Lines {
     /// As JSON Lines.
     pub json: bool,
-    /// Leave out those that matter less.
+    /// Leave out lines below this level.
     pub level: LogLevel,
 }
 
 impl Lines {
-    /// Whether the line is wanted; what the log itself tells always is.
+    /// Whether to print the line; the log's own lines are always printed.
     pub fn want(self, line: &LogLine) -> bool {
         line.level.is_none_or(|level| level <= self.level)
     }

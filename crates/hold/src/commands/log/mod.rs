@@ -25,11 +25,11 @@ Examples:
   hold log write shop events 'the shop is open'
   hold log tail -f shop events                    # next to the collector
   hold log collect shop events --file shop.log --max-bytes 10M
-  hold log dump shop events                       # what is in the hold, also after a crash
+  hold log dump shop events                       # all lines in the hold, even after a crash
 
 Each thread that writes has a ring of lines of its own, so writers never wait for each other. One
-collector at a time takes the lines, merged by time. Until then the lines stay in the hold, even
-if their writers die.";
+collector at a time takes the lines, merged by time. Until then the lines stay in the hold, even if
+their writers die.";
 
 /// Options of `hold log`.
 #[derive(clap::Args, Debug)]
@@ -39,7 +39,7 @@ pub struct Args {
     subcommand: Subcommand,
 }
 
-/// What `hold log` can do.
+/// The subcommands of `hold log`.
 #[derive(clap::Subcommand, Debug)]
 enum Subcommand {
     /// Create a log
@@ -48,7 +48,7 @@ enum Subcommand {
     /// Write lines
     #[command(after_help = flowing(write::EXAMPLES))]
     Write(write::Args),
-    /// Collect all lines, merged by time, on standard output or in rotated files
+    /// Collect all lines, merged by time, to standard output or to rotated files
     #[command(after_help = flowing(collect::EXAMPLES))]
     Collect(collect::Args),
     /// Print all lines in the hold, and leave them there

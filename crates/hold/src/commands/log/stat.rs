@@ -1,4 +1,4 @@
-//! `hold log stat`: who collects, what was dropped, and which threads have which rings.
+//! `hold log stat`: the collector, the dropped lines, and the thread of each ring.
 
 use crate::report;
 use crate::target::{Directory, StructureName};
@@ -19,13 +19,13 @@ pub struct Args {
     name: StructureName,
 }
 
-/// Shows the figures.
+/// Shows the statistics.
 pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
     show(&args.name, directory, &output.text_or_json("log stat")?)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Shows the figures of what has this name.
+/// Shows the statistics of the log with this name.
 pub fn show(name: &StructureName, directory: &Directory, output: &Output) -> Result<()> {
     let log = directory.log(name, true)?;
     let stat = log.stat()?;

@@ -1,4 +1,4 @@
-//! `hold log tail`: prints the last lines and those that come, beside the collector or without one.
+//! `hold log tail`: prints the last lines and new ones, with or without a collector.
 
 use super::line::{Lines, level_parser};
 use crate::commands::shared::receive_loop::ReceiveLoop;
@@ -35,12 +35,12 @@ pub struct Args {
     #[arg(long, short)]
     follow: bool,
 
-    /// Leave out lines of lower levels
+    /// Leave out lines below this level
     #[arg(long, short, value_name = "LEVEL", default_value = "trace", value_parser = level_parser())]
     level: LogLevel,
 }
 
-/// A log on which nobody rings a bell is looked at so often.
+/// How often to check a log whose writers notify no reader.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Prints the lines.
@@ -70,7 +70,7 @@ fn wanted(all: Vec<LogLine>, lines: Lines) -> impl Iterator<Item = LogLine> {
     all.into_iter().filter(move |line| lines.want(line))
 }
 
-/// The next line, after a pause if it may take time.
+/// The next line, after a pause if waiting is allowed.
 fn next(
     reader: &mut LogReader,
     lines: Lines,

@@ -1,8 +1,8 @@
-//! `hold log write`: writes lines, as a program would; those of a pipe as fast as they are
-//! collected.
+//! `hold log write`: writes lines, as a program would. The lines of a pipe are written as fast as
+//! they are collected.
 //!
-//! Invariant: the report counts every line, and a line is waited for before it is written: one that
-//! the log drops is counted there, too, so it is not tried again.
+//! Invariant: the report counts every line. The command waits for room before it writes a line; the
+//! log counts a dropped line, so there is no second try.
 
 use super::line::level_parser;
 use crate::commands::shared::answer;
@@ -27,11 +27,11 @@ Examples:
   my-program 2>&1 | hold log write shop events
   my-program 2>&1 | hold log write shop events --drop   # never makes my-program wait
 
-Lines of standard input wait for room while there is a collector, so none of them is lost. With
---drop, without a collector, and for lines as arguments the command does not wait: it drops and
-counts a line for which there is no room.
+Lines from standard input wait for room while there is a collector, so none of them is lost. With
+--drop, without a collector, and for lines given as arguments the command does not wait: it drops
+and counts a line for which there is no room.
 
-Exit codes: 0 all lines are in the log, or of a level that it rejects ('hold log level'); 1 lines
+Exit codes: 0 all lines are in the log, or below its level ('hold log level'); 1 lines
 were dropped; 2, 3 see 'hold help'";
 
 /// Options of `hold log write`.
@@ -48,7 +48,7 @@ pub struct Args {
     #[arg(long, short, value_name = "LEVEL", default_value = "info", value_parser = level_parser())]
     level: LogLevel,
 
-    /// Drop lines of standard input when a ring is full, instead of waiting for the collector
+    /// Drop lines from standard input when a ring is full, instead of waiting for the collector
     #[arg(long)]
     drop: bool,
 }
@@ -61,7 +61,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     let given = MessageSource {
         arguments: &args.lines,
         framing: Framing::default(),
-        // No line has more; the log knows exactly.
+        // No line is longer; the log knows the exact limit.
         most: usize::try_from(stat.ring_bytes / 4).unwrap_or(usize::MAX),
         done: "written",
     };
@@ -95,21 +95,21 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
 
 /// The pauses between looks at a full ring: the first, and the longest, to which they double.
 const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(10)];
-/// Beside its text a line takes at most so much of a ring.
+/// The most bytes of a ring that a line takes besides its text.
 const BESIDE_TEXT: u64 = 64;
 
-/// The room in this process's ring: looked up again when what is known of it is used up.
+/// The room in this process's ring: looked up again once the known room is used up.
 struct Space<'a> {
     log: &'a Log,
     output: &'a Output,
-    /// So many bytes are free for certain: only this process takes of them.
+    /// This number of bytes is certainly free: only this process takes from them.
     left: u64,
 }
 
 impl Space<'_> {
-    /// Waits until there is room for a line with so much text, or nobody collects.
+    /// Waits until there is room for a line with `text_bytes`, or until there is no collector.
     fn await_for(&mut self, text_bytes: u64) -> Result<()> {
-        // A line that does not fit before the ring's end leaves free what is there.
+        // A line that does not fit before the ring's end leaves the rest unused.
         let wanted = 2 * (text_bytes + BESIDE_TEXT);
         if self.left < wanted {
             let room = WaitForSpace { timeout: None, output: self.output };
@@ -121,8 +121,8 @@ impl Space<'_> {
     }
 }
 
-/// The bytes that are free in this process's ring, as soon as they are as many as wanted, or nobody
-/// can be waited for; `None` if that was not so for all the time.
+/// The free bytes of this process's ring, once there are enough or there is nothing to wait for;
+/// `None` if the time ran out first.
 fn look(log: &Log, wanted: u64, time: Duration) -> Result<Option<u64>> {
     let begin = Instant::now();
     let [mut pause, longest] = PAUSES;
@@ -139,8 +139,8 @@ fn look(log: &Log, wanted: u64, time: Duration) -> Result<Option<u64>> {
     }
 }
 
-/// The bytes that are free in this process's ring and become more while somebody collects; `None`
-/// if nobody does.
+/// The free bytes of this process's ring, which grow while there is a collector; `None` if there is
+/// none.
 fn free_bytes(stat: &LogStat) -> Option<u64> {
     let own = |ring: &&RingStat| ring.alive && ring.who.pid == std::process::id();
     let waiting = stat.used.iter().filter(own).map(|ring| ring.waiting_bytes).max();

@@ -1,6 +1,6 @@
-//! A man page. Name, description and options are rendered by `clap_mangen`; synopsis and what
-//! stands after the help (examples, exit codes, ...) here: it would leave out values and repetition
-//! in the one, and run the lines of the other together.
+//! A man page. `clap_mangen` renders name, description and options. This module renders the
+//! synopsis and the text after the help (examples, exit codes, ...): `clap_mangen` would leave out
+//! values and repetition in the former, and join the lines of the latter.
 
 use clap::{Arg, Command};
 use clap_mangen::Man;
@@ -12,7 +12,7 @@ pub fn name(command: &Command) -> &str {
     command.get_display_name().unwrap_or_else(|| command.get_name())
 }
 
-/// The page of a command that was built.
+/// The page of a built command.
 pub fn render(command: &Command) -> Result<Vec<u8>> {
     let version = command.get_version().unwrap_or_default();
     let man = Man::new(command.clone()).source(format!("{} {version}", name(command)));
@@ -54,7 +54,7 @@ fn synopsis(command: &Command) -> Roff {
     roff
 }
 
-/// An option with its value, or an argument, as one writes it.
+/// An option with its value, or an argument, as typed.
 fn usage(arg: &Arg) -> Vec<Inline> {
     let short = arg.get_short().map(|short| format!("-{short}"));
     let long = arg.get_long().map(|long| format!("--{long}"));
@@ -77,7 +77,7 @@ fn usage(arg: &Arg) -> Vec<Inline> {
     line
 }
 
-/// The sections of what stands after the help, each a paragraph with its title.
+/// The sections of the text after the help, each a paragraph with its title.
 const SECTIONS: [(&str, &str); 4] = [
     ("Exit codes:", "EXIT STATUS"),
     ("Environment:", "ENVIRONMENT"),
@@ -107,7 +107,7 @@ fn after_help(help: &str) -> Roff {
     roff
 }
 
-/// Lines that are indented stand as they are; those of text flow.
+/// Indented lines stay unchanged; lines of text flow.
 fn lines(text: &str, roff: &mut Roff) {
     let mut kept = false;
     for line in text.lines() {

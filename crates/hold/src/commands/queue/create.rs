@@ -1,4 +1,4 @@
-//! `hold queue create`: makes a queue, and the hold if it is not there yet.
+//! `hold queue create`: makes a queue, and the hold if it does not exist yet.
 
 use crate::making::NewHold;
 use crate::target::{Directory, StructureName};
@@ -15,12 +15,12 @@ pub const EXAMPLES: &str = "\
 Examples:
   hold queue create shop jobs
   hold queue create shop frames --elements 16 --element-bytes 8M --queues free,raw,done
-  hold queue create shop jobs --orphans full    # a killed process's job is done again
+  hold queue create shop jobs --orphans full    # the job of a killed process is done again
 
-All elements begin in the first queue. If the queue exists with the same options, it remains
+All elements start in the first queue. If the queue exists with the same options, it remains
 unchanged; other options are an error.
 
-Exit codes: 0 it exists now; 2, 3 see 'hold help'";
+Exit codes: 0 the queue exists now; 2, 3 see 'hold help'";
 
 /// The most named queues of a queue.
 const MOST_QUEUES: usize = 64;
@@ -36,11 +36,11 @@ pub struct Args {
         value_parser = clap::value_parser!(u32).range(1..=1 << 31))]
     elements: u32,
 
-    /// Bytes of each element: the longest message
+    /// Bytes of each element: the maximum length of a message
     #[arg(long, value_name = "SIZE", default_value = "1K", value_parser = element_bytes)]
     element_bytes: u32,
 
-    /// The named queues; all elements begin in the first
+    /// The named queues; all elements start in the first
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "free,full")]
     #[arg(value_parser = queue_name)]
     queues: Vec<String>,
@@ -70,7 +70,7 @@ fn queue_name(text: &str) -> std::result::Result<String, String> {
 }
 
 impl Args {
-    /// Fails for named queues that no queue can have.
+    /// Fails for names that a named queue cannot have.
     fn ensure_queues(&self) -> Result<()> {
         let queues = &self.queues;
         if queues.len() > MOST_QUEUES {

@@ -1,7 +1,7 @@
 //! `hold queue`: the subcommands for queues, one file each.
 //!
 //! - [`create`], [`push`], [`pull`], [`list`], [`stat`]
-//! - [`packing`]: how a message lies in an element
+//! - [`packing`]: the layout of a message in an element
 
 mod create;
 mod list;
@@ -37,7 +37,7 @@ pub struct Args {
     subcommand: Subcommand,
 }
 
-/// What `hold queue` can do.
+/// The subcommands of `hold queue`.
 #[derive(clap::Subcommand, Debug)]
 enum Subcommand {
     /// Create a queue: elements of one size, and the named queues they move between
@@ -77,7 +77,7 @@ fn named_or_first<'q>(queue: &'q Queue, name: Option<&str>) -> Result<NamedQueue
     first.ok_or_else(|| Failure::failed(format!("queue '{}' has no named queues", queue.name())))
 }
 
-/// Fails unless elements go from one named queue to another, for which `option` is the way out.
+/// Fails if elements would go from a named queue to itself; the error names `option`.
 fn ensure_other(from: NamedQueue<'_>, to: NamedQueue<'_>, option: &str) -> Result<()> {
     if from.name() != to.name() {
         return Ok(());

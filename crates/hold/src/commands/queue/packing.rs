@@ -1,11 +1,11 @@
-//! How a message lies in an element, which has a size and no length.
+//! The layout of a message in an element, which has a size but no length.
 //!
-//! - plain: the message from byte 0 on, then zeros to the end. Read back, the zeros at the end are
-//!   left out: right for text, and for any bytes that do not end with zeros.
+//! - plain: the message from byte 0 on, then zeros to the end. A reader omits the zeros at the end:
+//!   right for text, and for any bytes that do not end with zeros.
 //! - sized: the length of the message (4 bytes, little-endian), the message, zeros. Right for any
 //!   bytes.
 //!
-//! Invariant: every byte of an element is written, so nothing of an earlier message stays in it.
+//! Invariant: every byte of an element is written, so nothing of an earlier message remains in it.
 
 use commonhold::queue::Queue;
 use commonhold_terminal::failure::{Failure, Result};
@@ -13,17 +13,17 @@ use commonhold_terminal::failure::{Failure, Result};
 /// Bytes of the length.
 const HEAD: usize = 4;
 
-/// How messages lie in elements.
+/// The layout of messages in elements.
 #[derive(clap::Args, Debug, Clone, Copy)]
 pub struct Packing {
-    /// An element has the message's length (4 bytes, little-endian) before the message; needed for
-    /// messages that end with zeros
+    /// The message's length (4 bytes, little-endian) precedes the message in its element; needed
+    /// for messages that end with zeros
     #[arg(long)]
     pub sized: bool,
 }
 
 impl Packing {
-    /// The most bytes that a message has in such an element.
+    /// The most bytes of a message in such an element.
     pub fn most(self, element_bytes: usize) -> usize {
         element_bytes.saturating_sub(self.head())
     }
@@ -32,7 +32,7 @@ impl Packing {
         if self.sized { HEAD } else { 0 }
     }
 
-    /// Puts the bytes of the element that carries `message` into `element`.
+    /// Fills `element` with the bytes of an element that carries `message`.
     pub fn pack(self, message: &[u8], element: &mut [u8]) -> Result<()> {
         let (head, rest) = element.split_at_mut(self.head().min(element.len()));
         let fits = head.len() == self.head() && message.len() <= rest.len();

@@ -1,8 +1,8 @@
-//! `hold queue pull`: takes messages from a queue, prints them, and gives the elements back.
+//! `hold queue pull`: takes messages from a queue, prints them, and returns the elements.
 //!
-//! Invariant: an element is given back after its message was written out. Before that it is in
-//! flight: if the process is killed it goes to the queue for orphans, if nobody takes the output
-//! any more to the end of the queue that it came from.
+//! Invariant: an element is returned only after its message was written out. Before that it is in
+//! flight: if the process is killed, it goes to the orphan queue; if the reader of the output has
+//! gone, it goes to the end of the queue that it came from.
 
 use super::packing::Packing;
 use super::push::pull;
@@ -34,7 +34,7 @@ The output omits zeros at the end of an element, except with --sized or --whole.
 line feeds takes several lines; --frames and --format json separate messages exactly.
 
 Exit codes: 0 the requested number of messages came; 1 fewer came; 130 ended by a signal before
-that; 2, 3 see 'hold help'. With --follow a signal ends it with the code 0.";
+that; 2, 3 see 'hold help'. With --follow a signal ends the command with the code 0.";
 
 /// Options of `hold queue pull`.
 #[derive(clap::Args, Debug)]
@@ -54,7 +54,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = sizes::wait)]
     timeout: Option<Duration>,
 
-    /// Continue until a signal
+    /// Continue until a signal comes
     #[arg(long, short)]
     follow: bool,
 

@@ -27,7 +27,7 @@ Examples:
 Zeros fill an element after its message. With --sized the length precedes the message, for
 messages that may end with zeros; 'hold queue pull' needs the same option.
 
-Exit codes: 0 all messages are pushed; 1 the time ran out; 2, 3 see 'hold help'";
+Exit codes: 0 all messages are pushed; 1 timed out; 2, 3 see 'hold help'";
 
 /// Options of `hold queue push`.
 #[derive(clap::Args, Debug)]
@@ -86,7 +86,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     Ok(answer(done.all))
 }
 
-/// An element of a queue, waited for at most so long.
+/// An element of a queue, with a wait of at most `time`.
 pub fn pull<'q>(
     from: NamedQueue<'q>,
     time: Duration,
@@ -94,7 +94,7 @@ pub fn pull<'q>(
     Ok(if time.is_zero() { from.pull()? } else { from.pull_timeout(time)? })
 }
 
-/// Where the elements are that are not in queue `from`.
+/// The places of the elements that are not in queue `from`.
 fn where_all_are(queue: &Queue, from: &str) -> Result<String> {
     let stat = queue.stat()?;
     let others = stat.queues.iter().filter(|q| q.name != from && q.len > 0);

@@ -1,4 +1,4 @@
-//! `hold queue stat`: the figures of a queue, and who has elements in flight.
+//! `hold queue stat`: the statistics of a queue, and the processes that have elements in flight.
 
 use crate::report::queue;
 use crate::target::{Directory, StructureName};
@@ -19,13 +19,13 @@ pub struct Args {
     name: StructureName,
 }
 
-/// Shows the figures.
+/// Shows the statistics.
 pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
     show(&args.name, directory, &output.text_or_json("queue stat")?)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Shows the figures of what has this name.
+/// Shows the statistics of the queue with this name.
 pub fn show(name: &StructureName, directory: &Directory, output: &Output) -> Result<()> {
     let stat = directory.queue_stat(name)?;
     if output.is_json() {

@@ -1,4 +1,4 @@
-//! The side that follows: what is followed, how the map is made, and what is said of it.
+//! The following side: the origin that is followed, the creation of the map, and the reports.
 
 use super::secret::SecretFile;
 use super::service::Service;
@@ -15,7 +15,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What is followed, and where to.
+/// The origin that is followed, and the map that receives its changes.
 #[derive(clap::Args, Debug)]
 pub struct Follow {
     /// Where the origin listens: unix:PATH, tcp:HOST:PORT, or tcp:PORT on this machine
@@ -40,16 +40,16 @@ pub struct Following {
     pub service: Service,
     shared: Arc<Shared>,
     map: String,
-    /// Whether the map was missing when it was last looked at.
+    /// Whether the map was missing at the last check.
     missing: Cell<bool>,
 }
 
-/// What the replica's thread and the others tell each other.
+/// The state that the replica's thread shares with the other threads.
 #[derive(Default)]
 struct Shared {
-    /// The map was what the origin's is since this program began.
+    /// The map has had the origin's state since this program started.
     ready: AtomicBool,
-    /// The replica is being ended: what it says of that is no news.
+    /// The replica is being stopped: its reports of that are not printed.
     ending: AtomicBool,
 }
 
@@ -64,7 +64,7 @@ impl Follow {
         format!("map {} of {}", self.name.shown(), self.origin)
     }
 
-    /// What each side has to prove.
+    /// The secret that each side must prove to know.
     pub fn secret(&self) -> &SecretFile {
         &self.secret
     }
@@ -78,7 +78,7 @@ impl Follow {
     ) -> Result<Following> {
         let secret = self.secret.read()?;
         let hold = self.hold.open_or_create_for_map(dir, &self.name)?;
-        // Before anybody hears that it is ready, and ends it.
+        // Before a script reads that it is ready, and ends it.
         let service = Service::begin(&hold)?;
         let shared = Arc::default();
         let voice = Voice {
@@ -96,14 +96,14 @@ impl Follow {
 }
 
 impl Following {
-    /// Whether the map was what the origin's is since this program began.
+    /// Whether the map has had the origin's state since this program started.
     pub fn is_ready(&self) -> bool {
-        // Relaxed: what it tells of is read through the hold.
+        // Relaxed: the state that it announces is read through the hold.
         self.shared.ready.load(Ordering::Relaxed)
     }
 
-    /// Fails if the map was dropped under the replica, which then cannot go on. Missing once it may
-    /// be because the replica makes it anew, with the mode of another origin's map.
+    /// Fails if the map was dropped under the replica, which then cannot continue. The map may be
+    /// missing once while the replica recreates it, with the mode of another origin's map.
     pub fn ensure_map(&self) -> Result<()> {
         let missing = self.is_ready()
             && self.hold.maps().open(&self.map).is_err_and(|error| error.is_not_found());
@@ -119,25 +119,25 @@ impl Following {
 
 impl Drop for Following {
     fn drop(&mut self) {
-        // Relaxed: the thread that reads it is told by a system call to end, later.
+        // Relaxed: a later system call ends the thread that reads it.
         self.shared.ending.store(true, Ordering::Relaxed);
     }
 }
 
-/// Says what happens to a replica.
+/// Reports the events of a replica.
 struct Voice {
     subcommand: &'static str,
     origin: String,
     output: Output,
     shared: Arc<Shared>,
-    /// Why it was lost last, until it is ready again: the same reason is said once.
+    /// The reason of the last loss, until it is ready again: the same reason is reported once.
     said: Option<String>,
 }
 
 impl Voice {
     fn say(&self, event: &serde_json::Value, text: &str) {
         if self.output.is_json() {
-            // Who no longer reads the events may still want the map.
+            // A user who no longer reads the events may still need the map.
             let _ = self.output.json_line(event);
         } else if !self.output.is_quiet() {
             note(&format!("hold {}: {text}", self.subcommand));

@@ -1,5 +1,4 @@
-//! `hold journal`: keeps a file from which a map is rebuilt after a crash of the system; rebuilds
-//! it.
+//! `hold journal`: records a map in a file, and rebuilds the map from it after a system crash.
 
 use super::service::Service;
 use crate::making::NewHold;
@@ -24,17 +23,17 @@ Examples:
   hold journal shop prices prices.journal --rebuild-only     # the map from the file
   hold stat shop prices                                      # its progress and errors
 
-Programs write the map as usual and do not know of the journal; one that must know that a change
-is safe calls 'Map::sync' of the library, or 'hold sync'. If the map is missing and the file
-exists, as after a crash of the system, the map is first rebuilt from it: exactly as it was at
-some moment, with every confirmed change.
+Programs write to the map as usual and need not know of the journal; one that must know that a
+change is durable calls 'Map::sync' of the library, or 'hold sync'. If the map is missing and the
+file exists, as after a system crash, the map is first rebuilt from it, in the exact state of some
+moment, with every confirmed change.
 
-A file of another map, or of an earlier map of this name, is refused: --rebuild drops the map and
+A file of another map, or of an earlier map with this name, is an error: --rebuild drops the map and
 takes the contents of the file, --replace keeps the map and begins a new file. When the file has
-doubled, it is compacted into a new file, which needs room for both.
+doubled, it is compacted into a new file; the disk needs room for both.
 
-If the disk is full or fails, standard error and 'hold stat' report it, the map continues, and the
-journal retries. A signal ends it after it has written and synced all changes.
+If the disk is full or fails, standard error and 'hold stat' report it, the map stays usable, and
+the journal retries. A signal ends the command after it has written and synced all changes.
 
 Exit codes: 0 ended by a signal and everything is durable, or rebuilt; 2, 3 see 'hold help'";
 
@@ -48,7 +47,7 @@ pub struct Args {
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// Behind '--sync every-ms'
+    /// Milliseconds, after '--sync every-ms'
     #[arg(value_name = "N", hide = true)]
     milliseconds: Option<u64>,
 
@@ -60,7 +59,7 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = sizes::bytes, default_value = "64MiB")]
     stream_size: u64,
 
-    /// Compact the file when it has doubled, but not below this size
+    /// Compact the file whenever it has doubled, but not below this size
     #[arg(long, value_name = "SIZE", value_parser = sizes::bytes, default_value = "16MiB")]
     compact_size: u64,
 
@@ -97,7 +96,7 @@ impl Args {
     }
 }
 
-/// Rebuilds if there is something to rebuild, then keeps the journal.
+/// Rebuilds the map if needed, then keeps the journal.
 pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
     let output = output.text_or_json("journal")?;
     let sync = args.policy()?;
@@ -123,7 +122,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     Ok(ExitCode::SUCCESS)
 }
 
-/// The hold; made only if there is a file to rebuild the map from.
+/// The hold; created only if there is a file to rebuild the map from.
 fn open(args: &Args, directory: &Directory) -> Result<Hold> {
     if args.file.exists() {
         return args.hold.open_or_create_for_map(directory, &args.name);
@@ -139,7 +138,7 @@ fn rebuild_if_missing(
 ) -> Result<()> {
     let name = &args.name.map;
     let is_there = match hold.maps().open(name) {
-        // Half rebuilt by one that was killed.
+        // Half rebuilt by a process that was killed.
         Ok(map) => !map.is_replica(),
         Err(error) if error.is_not_found() => false,
         Err(error) => return Err(error.into()),
@@ -169,7 +168,7 @@ fn rebuild_if_missing(
     tell(output, &event, &text)
 }
 
-/// Says what is wrong, once, and that it is over.
+/// Reports an error once, and its end.
 fn watch(journal: &Journal, said: &RefCell<Option<String>>, output: &Output) -> Result<()> {
     let error = journal.status().error;
     if journal.is_over() {

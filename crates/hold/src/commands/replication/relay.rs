@@ -1,5 +1,5 @@
-//! `hold relay`: a replica and an origin over the same map, so that one connection brings what many
-//! want.
+//! `hold relay`: a replica and an origin on the same map, so that one connection serves many
+//! readers.
 
 use super::following::Follow;
 use super::serving::Serve;
@@ -14,10 +14,10 @@ Examples:
   hold relay tcp:db.example:7400 copy prices --listen unix:/run/prices.sock
   hold replica unix:/run/prices.sock second prices          # follows the relay
 
-A replica (see 'hold replica --help') that is the origin of others (see 'hold origin --help'). It
-listens once it has the map of its own origin; from then on it serves its map also while its
-origin is away. When it receives the whole map again, its replicas do, too. --secret-file applies
-to both sides of it.
+A relay is a replica (see 'hold replica --help') that is the origin of others (see 'hold origin
+--help'). It listens once it has the map of its own origin; from then on it serves its map even
+while its origin is away. When it receives the whole map again, so do its replicas. --secret-file
+applies to both sides of it.
 
 Exit codes: 0 ended by a signal; 2, 3 see 'hold help'";
 
@@ -46,7 +46,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     let serving = serving.listen(places, &output)?;
     let check = || following.ensure_map().and_then(|()| serving.ensure_map());
     let served = following.service.run(check);
-    // What comes from now on is for the next one.
+    // A later signal is for the next wait.
     drop(following);
     serving.finish();
     served.map(|()| ExitCode::SUCCESS)

@@ -1,4 +1,4 @@
-//! `hold replica`: keeps a map what an origin's map is, or copies it once.
+//! `hold replica`: replicates an origin's map, or copies it once.
 
 use super::following::{Follow, Following};
 use crate::commands::shared::answer;
@@ -18,19 +18,19 @@ Examples:
   hold replica tcp:7400 copy prices --format json           # {\"event\":\"ready\",\"position\":...}
   hold stat copy prices                                     # how far behind it is
 
-The hold and the map are created if they do not exist. Programs read the map as any other. Writing
-it is an error: write at the origin. A first copy, and every later one, becomes visible when it is
-complete.
+The hold and the map are created if they do not exist. Programs read the map like any other. Writing
+to it is an error: write at the origin. The first copy, and every later one, becomes visible when it
+is complete.
 
 If the origin is away, the map stays as it is and the replica retries, at least every few seconds.
-It resumes where it was, also after it was killed. So it may be started before its origin.
-Standard error reports lost and restored connections. One replica at a time writes a map.
+It resumes where it was, even after it was killed. So it may be started before its origin.
+Standard error reports lost and restored connections. Only one replica at a time writes to a map.
 
-With --once the command ends as soon as the map has the state of the origin's map at the start.
-The copy remains; the same command updates it.
+With --once the command ends as soon as the map has the state that the origin's map had at the
+start. The copy remains; the same command updates it.
 
-Exit codes: 0 ended by a signal, or with --once the copy is complete; 1 with --once and --timeout
-the time ran out before; 130 with --once a signal came before; 2, 3 see 'hold help'. TCP is not
+Exit codes: 0 ended by a signal, or with --once the copy is complete; 1 with --once and --timeout it
+timed out before that; 130 with --once a signal came before that; 2, 3 see 'hold help'. TCP is not
 encrypted: between machines use a tunnel.";
 
 /// Options of `hold replica`.

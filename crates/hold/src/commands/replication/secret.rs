@@ -1,6 +1,6 @@
 //! The file with the secret that an origin and its replicas know.
 //!
-//! A secret in an argument would be seen by everybody (`ps`), so there is no such option.
+//! A secret in an argument would be visible to every user (`ps`), so there is no such option.
 
 use commonhold_replicate::Secret;
 use commonhold_terminal::failure::{Failure, Result};
@@ -9,27 +9,27 @@ use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Fewer bytes are guessed too easily.
+/// A shorter secret is guessed too easily.
 const SHORTEST: usize = 16;
-/// More are no secret, but the wrong file.
+/// A longer file is probably the wrong file.
 const LONGEST: usize = 64 << 10;
-/// What others may do with a file.
+/// The permissions of other users.
 const OTHERS: u32 = 0o007;
 
-/// Where the secret stands.
+/// The file with the secret.
 #[derive(clap::Args, Debug, Clone, Default)]
 pub struct SecretFile {
     /// Each side must prove that it knows the contents of this file (16 bytes or more, without the
-    /// line end)
+    /// final newline)
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
 }
 
 impl SecretFile {
-    /// The secret, if there is to be one.
+    /// The secret, if an option names its file.
     ///
     /// # Errors
-    /// If the file cannot be read, is too short or too long, or is open to everybody.
+    /// If the file cannot be read, is too short or too long, or is readable by other users.
     pub fn read(&self) -> Result<Option<Secret>> {
         let secret = self.secret_file.as_deref().map(read);
         Ok(secret.transpose()?.map(Secret::new))
@@ -58,7 +58,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     Ok(kept.to_vec())
 }
 
-/// Editors and `echo` put one at the end.
+/// Editors and `echo` put a newline at the end.
 fn without_line_end(bytes: &[u8]) -> &[u8] {
     let kept = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     kept.strip_suffix(b"\r").unwrap_or(kept)

@@ -1,8 +1,8 @@
-//! What runs until a signal comes: it looks now and then whether there is still something to serve.
+//! A service that runs until a signal comes, and checks now and then whether its hold still exists.
 //!
 //! A hold may be deleted under a program that has it open (`hold drop --force`, logind's
-//! RemoveIPC): the program would go on with what nobody else can see. So would an origin whose map
-//! was dropped. Both end instead, and say so.
+//! RemoveIPC): the program would continue with a file that no other process can see. So would an
+//! origin whose map was dropped. Both end instead, and report it.
 
 use commonhold::Hold;
 use commonhold_terminal::failure::{Failure, Result};
@@ -11,12 +11,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How often it looks.
+/// How often it checks.
 const LOOK: Duration = Duration::from_secs(1);
-/// The same, while somebody waits for a condition.
+/// The same, during a wait for a condition.
 const TURN: Duration = Duration::from_millis(50);
 
-/// Something that runs on a hold until it is told to end.
+/// A service on a hold that runs until a signal comes.
 pub struct Service {
     interrupt: Interrupt,
     path: PathBuf,
@@ -25,7 +25,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// Begins to watch for signals, and over the hold's file.
+    /// Begins to watch for signals, and to watch the hold's file.
     pub fn begin(hold: &Hold) -> Result<Service> {
         let path = hold.path().to_owned();
         let identity = identity(&path);
@@ -35,7 +35,7 @@ impl Service {
     /// Runs until a signal comes.
     ///
     /// # Errors
-    /// If the hold is gone; those of `check`, which is asked once a second.
+    /// If the hold is gone; those of `check`, which is called once a second.
     pub fn run(&self, check: impl Fn() -> Result<()>) -> Result<()> {
         while !self.interrupt.wait(LOOK) {
             self.ensure_hold()?;
@@ -44,8 +44,8 @@ impl Service {
         Ok(())
     }
 
-    /// Waits with `wait`, which is told how long and says whether it has come about; false if a
-    /// signal came before, or if the time ran out.
+    /// Waits with `wait`, which takes a time limit and returns whether the condition holds; false
+    /// if a signal came before, or after the time limit.
     ///
     /// # Errors
     /// If the hold is gone.
@@ -54,7 +54,7 @@ impl Service {
         patience: Option<Duration>,
         wait: impl Fn(Duration) -> bool,
     ) -> Result<bool> {
-        // Beyond what a clock can say: for ever.
+        // Later than the clock can express: without limit.
         let end = patience.and_then(|patience| Instant::now().checked_add(patience));
         loop {
             let left = end.map_or(TURN, |end| end.saturating_duration_since(Instant::now()));

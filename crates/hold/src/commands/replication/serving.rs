@@ -1,4 +1,4 @@
-//! The side that serves: where it listens, how, and what is said of it.
+//! The serving side: its addresses, its options, and its reports.
 
 use crate::commands::shared::inherited_sockets::inherited_sockets;
 use clap::ValueEnum;
@@ -18,13 +18,13 @@ use std::time::Duration;
 
 /// How long shutdown may take.
 const GRACE: Duration = Duration::from_secs(5);
-/// Descriptors that an origin needs beside one for each replica.
+/// Descriptors that an origin needs besides one for each replica.
 const OTHER_DESCRIPTORS: u64 = 64;
 
-/// Where and how is listened.
+/// Addresses and server options.
 #[derive(clap::Args, Debug)]
 pub struct Serve {
-    /// Where replicas connect: unix:PATH, tcp:HOST:PORT, tcp:PORT on this machine; port 0: any free
+    /// Address to listen at: unix:PATH, tcp:HOST:PORT, tcp:PORT on this machine; port 0: any free
     /// port. May be repeated
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<Address>,
@@ -82,17 +82,17 @@ impl From<Loop> for LoopKind {
     }
 }
 
-/// Where is listened: at addresses, and at sockets that were handed over.
+/// The listeners: addresses, and sockets that were passed to this process.
 pub struct Places {
     addresses: Vec<Address>,
     sockets: Vec<OwnedFd>,
 }
 
 impl Serve {
-    /// Where is to be listened.
+    /// The requested listeners.
     ///
     /// # Errors
-    /// Usage, if that is nowhere; if what was handed over are no stream sockets.
+    /// Usage, if there are none; if the sockets that were passed are not stream sockets.
     pub fn places(&self, subcommand: &str) -> Result<Places> {
         let sockets = inherited_sockets()?;
         if sockets.is_empty() && self.listen.is_empty() {
@@ -105,7 +105,7 @@ impl Serve {
         Ok(Places { addresses: self.listen.clone(), sockets })
     }
 
-    /// Begins to serve; nobody can connect yet.
+    /// Begins to serve; no replica can connect yet.
     pub fn begin(
         &self,
         subcommand: &'static str,
@@ -144,7 +144,7 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// Listens, and says where.
+    /// Listens, and prints the addresses.
     pub fn listen(self, places: Places, output: &Output) -> Result<Serving> {
         let mut listening = Vec::new();
         for socket in places.sockets {
@@ -169,7 +169,7 @@ impl Serving {
         Ok(self)
     }
 
-    /// Fails if the map was dropped: there will be nothing to serve any more.
+    /// Fails if the map was dropped: there is nothing left to serve.
     pub fn ensure_map(&self) -> Result<()> {
         match self.map.follow() {
             Err(error) if error.is_not_found() => Err(Failure::failed(format!(
@@ -180,13 +180,13 @@ impl Serving {
         }
     }
 
-    /// Sends what there is, and ends.
+    /// Sends the remaining changes, and ends.
     pub fn finish(self) {
         self.origin.finish(GRACE);
     }
 }
 
-/// Says what happens to an origin.
+/// Reports the events of an origin.
 #[derive(Clone, Copy)]
 struct Voice {
     subcommand: &'static str,

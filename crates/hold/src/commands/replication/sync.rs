@@ -15,9 +15,9 @@ Examples:
   hold set shop prices apple 4 && hold sync shop prices && echo 'safe'
   hold sync shop prices --timeout 100ms || echo 'not known to be safe'
 
-Waits until every earlier change of the map is in its journal ('hold journal') and on the disk.
+Waits until every earlier change of the map is in its journal ('hold journal') and on disk.
 
-Exit codes: 0 all changes are durable; 1 not within the time; 3 no journal runs, or it cannot
+Exit codes: 0 all changes are durable; 1 timed out; 3 no journal runs, or it cannot
 write; a message names the reason";
 
 /// Options of `hold sync`.

@@ -1,4 +1,4 @@
-//! `hold verify`: compares a replica with its origin, pair by pair, while both go on.
+//! `hold verify`: compares a replica with its origin, pair by pair, while both continue.
 
 use super::secret::SecretFile;
 use crate::commands::shared::answer;
@@ -21,8 +21,8 @@ Examples:
   hold verify unix:/run/prices.sock copy prices --most 1000 --format json
 
 Compares every pair at one position of the origin's stream, while writers continue, and names the
-keys that differ. It reads the map from the origin once more, into memory, and compares keys that
-change meanwhile again. The digests of equal maps are equal, also on different machines.
+keys that differ. It reads the whole map from the origin into memory, and repeats the comparison for
+keys that change meanwhile. The digests of equal maps are equal, even on different machines.
 
 Exit codes: 0 the same; 1 keys differ, or changed too often to compare; 2, 3 see 'hold help'";
 
@@ -39,7 +39,7 @@ pub struct Args {
     #[command(flatten)]
     secret: SecretFile,
 
-    /// How long it may take
+    /// Time limit of the comparison
     #[arg(long, value_name = "TIME", value_parser = sizes::wait, default_value = "1m")]
     timeout: Duration,
 

@@ -1,18 +1,18 @@
-//! How many connections a worker may have: those for which there are descriptors. A look at a file
-//! takes one, too; if connections had them all nothing could be answered any more, while one that
-//! waits to be accepted only waits.
+//! The number of connections that a worker may have: those for which there are descriptors. Opening
+//! a file takes one, too. If connections had them all, the worker could not answer any more; a
+//! connection that is not accepted yet only waits.
 
 use commonhold_files::MOST_OPEN;
 use commonhold_terminal::descriptors;
 
-/// Of each connection: its own, and that of a file which it is being sent.
+/// Per connection: its own descriptor, and that of the file that is being sent.
 const PER_CONNECTION: u64 = 2;
-/// Beside those of connections: files that are kept open among them.
+/// Besides those of connections, among them files that are kept open.
 const OTHERS: u64 = 256 + MOST_OPEN as u64;
-/// Where the limit is so low that there are not even those, connections have one in so many.
+/// If the limit is too low even for those, connections get this fraction of it.
 const LEAST_SHARE: u64 = 8;
 
-/// Lets this process have descriptors for so many connections; for how many it has them.
+/// Raises the limit of descriptors for `wanted` connections; returns for how many there are enough.
 pub fn allow(wanted: u32) -> u32 {
     let limit = descriptors::allow(u64::from(wanted) * PER_CONNECTION + OTHERS);
     allowed(wanted, limit)

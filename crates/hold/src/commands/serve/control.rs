@@ -1,9 +1,9 @@
-//! What a supervisor and a worker say to each other, over a socket that is the worker's standard
+//! The messages between a supervisor and a worker, over a socket that is the worker's standard
 //! input.
 //!
-//! The supervisor sends the sockets that listen; the worker sends a byte once it serves. At last
-//! the supervisor sends a [`Word`]. When its end is gone that is a word, too: the worker finishes
-//! and ends, and none is left behind, whatever happens to its supervisor.
+//! The supervisor sends the listening sockets; the worker sends a byte once it serves. In the end
+//! the supervisor sends a [`Word`]. If the supervisor's end is gone, that counts as a word, too:
+//! the worker finishes and ends, so none is left behind, whatever happens to its supervisor.
 
 use commonhold_terminal::failure::{Failure, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -18,16 +18,16 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// Sockets at most.
+/// The most sockets.
 pub const MOST_SOCKETS: usize = 64;
 
-/// What a worker is told to do.
+/// A command to a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
-    /// Send what was asked for, however long clients take, then end: others serve now, or nobody
+    /// Finish all answers, however long clients take, then end: other workers serve now, or none
     /// does.
     Finish = 1,
-    /// The same within the time that the end may take.
+    /// The same, within the time limit of the shutdown.
     End = 2,
 }
 
@@ -56,13 +56,13 @@ pub fn hand_over(to: &OwnedFd, sockets: &[BorrowedFd<'_>]) -> Result<()> {
 pub struct Supervisor(OwnedFd);
 
 impl Supervisor {
-    /// What is at standard input.
+    /// The socket at standard input.
     pub fn at_stdin() -> Result<Supervisor> {
         let end = std::io::stdin().as_fd().try_clone_to_owned();
         end.map(Supervisor).map_err(|error| failed("reach the supervisor", error))
     }
 
-    /// The sockets that it sends.
+    /// The sockets that the supervisor sends.
     pub fn sockets(&self) -> Result<Vec<OwnedFd>> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_SOCKETS))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -88,13 +88,14 @@ impl Supervisor {
         }
     }
 
-    /// Says that this worker serves.
+    /// Reports that this worker serves.
     pub fn tell_ready(&self) -> Result<()> {
         let told = retry_on_intr(|| rustix::net::send(&self.0, &[1], SendFlags::NOSIGNAL));
         told.map(drop).map_err(|error| failed("report to the supervisor", error))
     }
 
-    /// What it says within so long. Who is gone says `Finish`, again and again.
+    /// The supervisor's word, with a wait of at most `time`. Once the supervisor is gone, always
+    /// `Finish`.
     pub fn says_within(&self, time: Duration) -> Option<Word> {
         is_readable(&self.0, time).then(|| match byte_of(&self.0) {
             Some(byte) if byte == Word::End as u8 => Word::End,
@@ -103,8 +104,8 @@ impl Supervisor {
     }
 }
 
-/// Whether the other side says something, or is gone, within so long. A signal does not end it: one
-/// comes whenever a worker ends.
+/// Whether the other side sends something, or is gone, within `time`. A signal does not end the
+/// wait: one comes whenever a worker ends.
 pub fn is_readable(end: &OwnedFd, time: Duration) -> bool {
     let late = Instant::now() + time;
     loop {
@@ -117,15 +118,15 @@ pub fn is_readable(end: &OwnedFd, time: Duration) -> bool {
     }
 }
 
-/// Whether a worker has said that it serves; false: it is gone.
+/// Whether a worker has reported that it serves; false: it is gone.
 pub fn is_ready(end: &OwnedFd) -> bool {
     byte_of(end).is_some()
 }
 
-/// Tells a worker.
+/// Sends a worker a word.
 pub fn tell(end: &OwnedFd, word: Word) {
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-    // One that cannot be told has ended.
+    // A worker that cannot be reached has ended.
     let _ = retry_on_intr(|| rustix::net::send(end, &[word as u8], flags));
 }
 

@@ -1,4 +1,4 @@
-//! `hold serve-import`: makes a database of a directory, for `hold serve --files sqlite`.
+//! `hold serve-import`: creates a database from a directory, for `hold serve --files sqlite`.
 
 use crate::commands::shared::choice_parser::choice;
 use commonhold_files::LayoutKind;
@@ -21,7 +21,7 @@ Examples:
 The database appears when it is complete; a server of an older one switches to the new one.
 Regular files are imported, with their .br and .gz versions; symlinks only if they stay below DIR.
 
-Exit codes: 0 the database is complete; 2, 3 see 'hold help', and nothing has changed";
+Exit codes: 0 the database is complete; 2, 3 see 'hold help'; nothing has changed then";
 
 /// Options of `hold serve-import`.
 #[derive(clap::Args, Debug)]

@@ -1,15 +1,15 @@
 //! `hold serve`: serves a directory of files, by workers that share one cache.
 //!
-//! - [`options`]: what is served and how, as it stands on the command line
-//! - [`supervisor`]: the process that was started: it listens, starts the workers and starts them
-//!   again
-//! - [`worker`]: what a worker process does
-//! - [`control`]: what the two say to each other
-//! - [`connections`]: how many a worker may have
+//! - [`options`]: the options of the command line
+//! - [`supervisor`]: the process that the user started: it listens, starts the workers and restarts
+//!   them
+//! - [`worker`]: a worker process
+//! - [`control`]: the messages between the two
+//! - [`connections`]: the number of connections that a worker may have
 //! - [`reports`]: workers, as 'hold stat' shows them
-//! - [`import`]: makes a database of a directory
+//! - [`import`]: creates a database from a directory
 //!
-//! Invariant: the sockets that listen belong to the supervisor as well as to the workers, so a
+//! Invariant: the listening sockets belong to the supervisor as well as to the workers, so a
 //! worker that dies takes no waiting connection with it, and new workers accept before old ones
 //! stop.
 
@@ -30,7 +30,7 @@ pub use options::Args;
 /// Examples of `hold serve`.
 pub const EXAMPLES: &str = "\
 Examples:
-  hold serve ./public                                   # http://127.0.0.1:8080/, only from here
+  hold serve ./public                                   # http://127.0.0.1:8080/, this machine only
   hold serve ./public --listen tcp:0.0.0.0:80 --workers 4
   hold serve ./public --listen unix:/run/files.sock --access-log requests
   hold serve ~/Zotero/storage --layout zotero           # /ABCD1234 is the PDF of that item
@@ -38,19 +38,20 @@ Examples:
   hold serve ./public --admin tcp:8081                  # status page and metrics
   curl -s localhost:8080/index.html; echo index.html | nc localhost 8080
   hold log tail serve-public requests                   # see --access-log, --hold
-  hold bench files ./public --matrix                    # which choices are best for these files
+  hold bench files ./public --matrix                    # the best choices for these files
 
 Two protocols at one address: HTTP/1.1 (GET, HEAD, ranges, conditions, .br and .gz next to a
 file), and the simple one: send an id and a newline, read the file's bytes until the end; one zero
 byte means no such id.
 
 Workers are processes. They share one cache of --cache-bytes in a hold, which survives them: after
-a crash, or with --hold after any end, the cache is warm. A worker that dies is started again; the
-others continue meanwhile. A file that changes or disappears is served for at most --fresh longer.
-Nothing outside DIR is served.
+a crash, or with --hold after any end, the cache is warm. A worker that dies is restarted; the
+others continue meanwhile. After a file changes or disappears, its old contents are served for at
+most --fresh. Nothing outside DIR is served.
 
-A signal (SIGTERM, SIGINT) ends it when the answers are sent, after at most --grace; a second one ends it at
-once. SIGHUP starts new workers (of a new version of this program, too), then lets the old ones finish.
+SIGTERM or SIGINT ends the server once the answers are sent, after at most --grace; a second signal
+ends it at once. SIGHUP starts new workers (even of a new version of this program), then lets the
+old ones finish.
 
 Exit codes: 0 ended by a signal; 2, 3 see 'hold help'. TCP is not encrypted: use a proxy on the
 public Internet.";

@@ -1,4 +1,4 @@
-//! What is served and how, as it stands on the command line.
+//! The options of `hold serve`.
 
 use crate::commands::shared::choice_parser::choice;
 use crate::monitor::Monitor;
@@ -17,8 +17,8 @@ use commonhold_terminal::sizes;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What a hold needs beside the cache: its own structures, the index, room for what is being
-/// replaced.
+/// The bytes that a hold needs besides the cache: its own structures, the index, room for contents
+/// that are being replaced.
 const BESIDE_CACHE: u64 = 64 << 20;
 
 /// Options of `hold serve`.
@@ -28,12 +28,12 @@ pub struct Args {
     #[arg(value_name = "DIR")]
     pub place: PathBuf,
 
-    /// Where to listen: unix:PATH, tcp:HOST:PORT, tcp:PORT on this machine; port 0: any free port.
-    /// May be repeated [default: tcp:8080]
+    /// Address to listen at: unix:PATH, tcp:HOST:PORT, tcp:PORT on this machine; port 0: any free
+    /// port. May be repeated [default: tcp:8080]
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Vec<Address>,
 
-    /// Processes that serve [default: one for each processor]
+    /// Number of worker processes [default: one per processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     workers: Option<u16>,
 
@@ -49,7 +49,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME", default_value = "index.html")]
     index: String,
 
-    /// Follow symlinks that lead out of DIR, too
+    /// Also follow symlinks that lead out of DIR
     #[arg(long)]
     follow_symlinks: bool,
 
@@ -57,7 +57,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     access_log: Option<String>,
 
-    /// Where to serve a live status page (/_hold/) and Prometheus' /metrics: unix:PATH,
+    /// Address of a live status page (/_hold/) and Prometheus' /metrics: unix:PATH,
     /// tcp:HOST:PORT, tcp:PORT on this machine [default: nowhere]
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<Address>,
@@ -85,7 +85,7 @@ struct Cache {
     #[arg(long, value_name = "HOLD")]
     hold: Option<PathBuf>,
 
-    /// Maximum number of bytes of contents to keep in memory
+    /// Maximum number of bytes of file contents to keep in memory
     #[arg(long, value_name = "SIZE", value_parser = sizes::bytes, default_value = "256MiB")]
     cache_bytes: u64,
 
@@ -100,7 +100,7 @@ struct Cache {
 
 #[derive(clap::Args, Debug, Clone)]
 struct Limits {
-    /// Maximum number of connections of each worker; further ones wait
+    /// Maximum number of connections per worker; further ones wait
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     max_connections: u32,
 
@@ -135,11 +135,11 @@ struct Choices {
     #[arg(long, value_name = "POLICY", default_value_t = EvictionKind::Lockfree, value_parser = choice(&EvictionKind::ALL, EvictionKind::word))]
     eviction: EvictionKind,
 
-    /// Where to keep contents; workers share only the hold's
+    /// Where to cache contents; workers share only a cache in the hold
     #[arg(long, value_name = "MAP", default_value_t = CacheKind::Hold, value_parser = choice(&CacheKind::ALL, CacheKind::word))]
     cache: CacheKind,
 
-    /// Where files are: a directory, or a database of 'hold serve-import'
+    /// Where files are stored: a directory, or a database of 'hold serve-import'
     #[arg(long, value_name = "SOURCE", default_value_t, value_parser = choice(&SourceKind::ALL, SourceKind::word))]
     files: SourceKind,
 }
@@ -149,7 +149,7 @@ impl Args {
         self.as_worker
     }
 
-    /// How many workers there are to be.
+    /// The number of workers.
     pub(super) fn workers(&self) -> usize {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         self.workers.map_or_else(cores, usize::from)
@@ -163,7 +163,7 @@ impl Args {
         self.limits.max_connections
     }
 
-    /// The server of figures, if there is to be one.
+    /// The server of metrics, if an option requests one.
     ///
     /// # Errors
     /// If it cannot listen.
@@ -172,7 +172,7 @@ impl Args {
         self.admin.as_ref().map(|address| Monitor::start(hold, title, address)).transpose()
     }
 
-    /// Drops what was kept in the hold with other choices, if nobody else may serve from it.
+    /// Drops caches in the hold that have other options, if no other server may use them.
     ///
     /// # Errors
     /// Those of dropping maps.
@@ -180,12 +180,12 @@ impl Args {
         Ok(caches::drop_others(hold, self.choices.eviction, self.cache.cache_bytes)?)
     }
 
-    /// Whether the hold is to stay when all has ended well.
+    /// Whether to keep the hold after a normal end.
     pub(super) fn keeps_hold(&self) -> bool {
         self.cache.hold.is_some()
     }
 
-    /// The hold, made if it is not there.
+    /// The hold, created if it does not exist.
     pub(super) fn open_hold(&self, directory: &Directory) -> Result<Hold> {
         let name = match &self.cache.hold {
             Some(name) => name.clone(),
@@ -200,7 +200,7 @@ impl Args {
     pub(super) fn server(&self, hold: &Hold, listens: Vec<String>) -> Result<ServerOptions> {
         let (limits, choices, cache) = (&self.limits, &self.choices, &self.cache);
         let log = match &self.access_log {
-            // The last requests, if nobody collects them.
+            // Keeps the last requests if there is no collector.
             Some(name) => Some(
                 hold.logs()
                     .open_or_create(name, LogOptions::new().overflow(Overflow::Overwrite))?,
@@ -230,7 +230,7 @@ impl Args {
         Ok(options)
     }
 
-    /// What can be known to be wrong before anything is made.
+    /// Checks everything that can be checked before anything is created.
     ///
     /// # Errors
     /// Usage.
@@ -252,7 +252,7 @@ impl Args {
     }
 }
 
-/// The same name for the same place; another for another of the same name.
+/// The same name for the same directory; different names for directories of the same name.
 fn default_hold(place: &Path) -> Result<PathBuf> {
     let place = place
         .canonicalize()

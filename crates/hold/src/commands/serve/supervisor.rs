@@ -1,4 +1,4 @@
-//! The process that was started: it listens, and sees to it that there are workers.
+//! The process that the user started: it listens, and keeps workers running.
 
 use super::connections;
 use super::control::{self, MOST_SOCKETS, Word, hand_over, is_readable, is_ready, pair};
@@ -21,15 +21,15 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Where is listened unless it is said otherwise.
+/// The default address.
 const DEFAULT_PORT: u16 = 8080;
-/// How long a worker may take until it serves.
+/// How long a worker may take to start serving.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long a worker that died at once is waited with, the first time; twice as long each time
-/// after, up to the last.
+/// The delay before a worker that died at once is restarted: the first one, and the longest, to
+/// which it doubles.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LAST_WAIT: Duration = Duration::from_secs(5);
-/// A worker that lived so long was well.
+/// A worker that lived for this long was healthy.
 const WELL: Duration = Duration::from_secs(10);
 
 /// A worker process.
@@ -43,7 +43,7 @@ struct Worker {
 /// A place for a worker.
 struct Post {
     worker: Option<Worker>,
-    /// When one is started, if there is none.
+    /// When to start one, if there is none.
     due: Instant,
     wait: Duration,
 }
@@ -61,7 +61,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     let connections = connections::allow(args.max_connections());
     let signals = watch()?;
     let listeners = listen(args)?;
-    // It stays open here, so that it is there whatever becomes of workers.
+    // It stays open here, so that it exists whatever happens to the workers.
     let hold = args.open_hold(directory)?;
     args.drop_other_caches(&hold)?;
     let monitor = args.monitor(&hold)?;
@@ -88,12 +88,12 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     if !args.keeps_hold() {
         let path = hold.path().to_owned();
         drop(hold);
-        // Another server of the same directory may use it still.
+        // Another server of the same directory may still use it.
         let _ = commonhold::hold::remove(&path, false);
     }
     match begun {
         true => Ok(ExitCode::SUCCESS),
-        // They have said why.
+        // They have reported the reason.
         false => Err(Failure::failed("the workers could not start; see above")),
     }
 }
@@ -150,7 +150,7 @@ fn tell(
     Ok(())
 }
 
-/// Says that a worker has room for fewer connections than are wanted, if so.
+/// Reports if a worker has room for fewer connections than requested.
 fn tell_of_connections(allowed: u32, wanted: u32, output: &Output) {
     if allowed < wanted {
         let text = format!(
@@ -173,9 +173,9 @@ impl Recruiter<'_> {
         let program = std::env::current_exe();
         let program = program
             .map_err(|e| Failure::failed(format!("cannot find the file of this program: {e}")))?;
-        // The path, also when another version of the program has taken it by the time of SIGHUP.
+        // The path, even if another version of the program is there by the time of SIGHUP.
         let mut arguments: Vec<_> = std::env::args_os().skip(1).collect();
-        // In front of anything that ends options.
+        // Before any argument that ends the options.
         let subcommand = arguments.iter().position(|word| word == "serve").map_or(0, |at| at + 1);
         arguments.insert(subcommand, "--as-worker".into());
         Ok(Recruiter { program, arguments, listeners })
@@ -188,14 +188,14 @@ impl Recruiter<'_> {
         hand_over(&here, &sockets)?;
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).stdin(Stdio::from(there)).stdout(Stdio::null());
-        // What was handed over by systemd is handed on otherwise.
+        // Sockets from systemd are passed on in another way.
         command.env_remove("LISTEN_FDS").env_remove("LISTEN_PID");
         let child = command.spawn();
         let child = child.map_err(|e| Failure::failed(format!("cannot start a worker: {e}")))?;
         Ok(Worker { child, control: here, began: Instant::now() })
     }
 
-    /// Starts one, and waits until it serves; `None` if it never will, which has been said.
+    /// Starts one, and waits until it serves; `None` if it failed, which has been reported.
     fn start_ready(&self) -> Option<Worker> {
         match self.start() {
             Ok(worker) if worker.is_ready() => Some(worker),
@@ -212,7 +212,7 @@ impl Recruiter<'_> {
 }
 
 impl Post {
-    /// It has no worker; the next one waits longer than this one did.
+    /// The place has no worker now; the next start is delayed longer than the last one.
     fn vacate(&mut self) {
         self.worker = None;
         self.due = Instant::now() + self.wait;
@@ -225,7 +225,7 @@ impl Worker {
         self.child.id()
     }
 
-    /// Waits until it serves; false if it never will.
+    /// Waits until it serves; false if it failed to start.
     fn is_ready(&self) -> bool {
         is_readable(&self.control, PATIENCE) && is_ready(&self.control)
     }
@@ -247,7 +247,7 @@ impl Worker {
     }
 }
 
-/// Starts workers again that end, until a signal says that it is over.
+/// Restarts workers that end, until a signal ends the server.
 fn watch_over(
     recruiter: &Recruiter<'_>,
     posts: &mut [Post],
@@ -272,7 +272,7 @@ fn watch_over(
     }
 }
 
-/// The next signal; `None` at the time.
+/// The next signal; `None` at the deadline.
 fn wait(signals: &Receiver<i32>, due: Option<Instant>) -> Option<i32> {
     let Some(due) = due else { return signals.recv().ok() };
     signals.recv_timeout(due.saturating_duration_since(Instant::now())).ok()
@@ -292,8 +292,9 @@ fn reap(number: usize, post: &mut Post, output: &Output) {
     post.vacate();
 }
 
-/// Starts a worker at a post that has none. If it cannot be, for want of processes or memory, or
-/// while the program is being replaced, it is as if one had died at once: the others go on.
+/// Starts a worker at a place that has none. If that fails, for lack of processes or memory, or
+/// while the program is being replaced, it counts as a worker that died at once: the others
+/// continue.
 fn fill(number: usize, post: &mut Post, recruiter: &Recruiter<'_>, output: &Output) {
     match recruiter.start() {
         Ok(worker) => {
@@ -328,7 +329,7 @@ fn replace(recruiter: &Recruiter<'_>, posts: &mut [Post], old: &mut Vec<Worker>,
 /// Lets workers finish; ends them after a while, or when a second signal comes.
 fn finish(mut workers: Vec<Worker>, grace: Duration, signals: &Receiver<i32>) {
     workers.iter().for_each(|worker| worker.tell(Word::End));
-    // A little more than they have themselves.
+    // A little more than the time that they have themselves.
     let end = Instant::now() + grace + Duration::from_secs(1);
     let moment = Instant::now() + commonhold_terminal::interrupt::MOMENT;
     loop {

@@ -1,4 +1,4 @@
-//! What a worker process does: it serves until its supervisor is gone, or until it is told to end.
+//! A worker process: it serves until its supervisor is gone or sends a word to end.
 
 use super::connections;
 use super::control::{Supervisor, Word};
@@ -12,9 +12,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// How often it looks whether it is to end, beside what wakes it.
+/// How often it checks whether to end, besides wake-ups.
 const LOOK: Duration = Duration::from_millis(500);
-/// How often it looks whether all is sent, and whether that may take no longer.
+/// How often it checks whether everything is sent, and whether the time limit has passed.
 const LAST_LOOKS: Duration = Duration::from_millis(50);
 
 /// Serves.
@@ -22,8 +22,7 @@ pub fn run(args: &Args, directory: &Directory) -> Result<ExitCode> {
     let supervisor = Supervisor::at_stdin()?;
     let sockets = supervisor.sockets()?;
     let listens = sockets.iter().map(address).collect();
-    // Ctrl-C goes to the whole group of processes: it is for the supervisor to say when the workers
-    // end.
+    // Ctrl-C goes to the whole process group, but the supervisor decides when the workers end.
     let interrupt = Interrupt::watch().map_err(Failure::failed)?;
     let hold = args.open_hold(directory)?;
     let mut options = args.server(&hold, listens)?;
@@ -48,7 +47,7 @@ pub fn run(args: &Args, directory: &Directory) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Sends what was asked for to its end, unless it is told not to wait for that any more.
+/// Finishes all answers, unless the supervisor sends a word not to wait for that any more.
 fn drain(server: &Server, supervisor: &Supervisor, interrupt: &Interrupt) {
     server.drain();
     while !server.has_ended()

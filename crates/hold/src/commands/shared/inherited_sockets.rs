@@ -1,11 +1,11 @@
-//! Sockets that the service manager hands over, as systemd does for a socket unit.
+//! Sockets that the service manager passes, as systemd does for a socket unit.
 
 use commonhold_terminal::failure::{Failure, Result};
 use listenfd::ListenFd;
 use rustix::net::sockopt::socket_acceptconn;
 use std::os::fd::OwnedFd;
 
-/// The sockets that whoever started this process has handed over, as systemd does.
+/// The sockets that the parent of this process has passed, as systemd does.
 pub fn inherited_sockets() -> Result<Vec<OwnedFd>> {
     let mut given = ListenFd::from_env();
     let mut sockets = Vec::new();

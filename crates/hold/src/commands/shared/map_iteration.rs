@@ -1,8 +1,8 @@
 //! Iterating over a map for people and scripts: a prefix, a limit, pages by cursor.
 //!
-//! A page goes on to the end of the segment in which its limit is reached, since a cursor points
-//! between segments; so pages have at least as many pairs as asked for (unless the map ends) and
-//! up to a segment's more, and pairs that are there all the time are seen exactly once.
+//! A page extends to the end of the segment in which its limit is reached, because a cursor points
+//! between segments. So a page has at least the requested number of pairs (unless the map ends),
+//! and up to a segment more. A pair that exists throughout is seen exactly once.
 
 use crate::formats::{Pair, WritePairs, Writing};
 use crate::target::{Directory, Hex, MapName};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-/// Which pairs are iterated over.
+/// The pairs to iterate over.
 #[derive(clap::Args, Debug)]
 pub struct MapIteration {
     #[command(flatten)]
@@ -84,13 +84,13 @@ fn print_page(steps: &mut Steps, keys_only: bool, output: &Output) -> Result<Exi
             false => json!({ "key": key, "value": bytes::json(&pair.value) }),
         });
     }
-    // As text: a cursor has all 64 bits, of which many readers of JSON keep 53.
+    // As a string: a cursor has all 64 bits, and many readers of JSON keep only 53.
     let next: Value = steps.next_cursor().map(|c| c.to_string()).into();
     output.json(&json!({ "pairs": pairs, "next_cursor": next }))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The pairs that are asked for, one after the other.
+/// The requested pairs, one after the other.
 struct Steps {
     iter: Iter,
     prefix: Vec<u8>,
@@ -115,12 +115,12 @@ impl Steps {
         Ok(None)
     }
 
-    /// Whether there are as many as were asked for; a page ends only where a cursor can point.
+    /// Whether the requested number is reached; a page ends only where a cursor can point.
     fn is_full(&self) -> bool {
         self.left == Some(0) && (!self.paged || self.iter.at_cursor())
     }
 
-    /// Where the next page begins; none at the end of the map.
+    /// The start of the next page; `None` at the end of the map.
     fn next_cursor(&self) -> Option<u64> {
         (self.paged && !self.ended).then(|| self.iter.cursor().0)
     }

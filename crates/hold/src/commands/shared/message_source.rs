@@ -1,7 +1,7 @@
-//! Messages that are given: as arguments, or without any by standard input, one after the other.
+//! Messages from the arguments or, if there are none, from standard input, one after the other.
 //!
-//! Invariant: a failure tells how many messages were done before it, so that nobody has to guess
-//! where to go on.
+//! Invariant: an error names the number of messages that were done before it, so that a user knows
+//! where to resume.
 
 use crate::formats::frames::{Framing, Reader};
 use commonhold_terminal::failure::{Failure, Result, note};
@@ -11,31 +11,31 @@ use std::ffi::OsString;
 use std::io::{IsTerminal, stdin};
 use std::os::unix::ffi::OsStrExt;
 
-/// What a subcommand was given to push, send or write.
+/// The messages that a subcommand pushes, sends or writes.
 pub struct MessageSource<'a> {
     /// The arguments.
     pub arguments: &'a [OsString],
-    /// How messages stand in standard input, if there are no arguments.
+    /// The framing of standard input, if there are no arguments.
     pub framing: Framing,
-    /// The most bytes that a message may have.
+    /// The most bytes of a message.
     pub most: usize,
-    /// What is done to a message, for people: `sent`.
+    /// The verb for people, as a participle: `sent`.
     pub done: &'static str,
 }
 
-/// What came of it.
+/// The outcome.
 pub struct Done {
-    /// Messages that were taken.
+    /// The number of messages taken.
     pub count: u64,
     /// Whether that was all of them.
     pub all: bool,
 }
 
 impl MessageSource<'_> {
-    /// Hands each message to `take`, until it says no or there are no more.
+    /// Passes each message to `take`, until it returns false or there are no more.
     ///
     /// # Errors
-    /// What `take` fails with; a message that is too long, input that cannot be read.
+    /// Those of `take`; a message that is too long, input that cannot be read.
     pub fn each(&self, output: &Output, take: impl FnMut(&[u8]) -> Result<bool>) -> Result<Done> {
         let mut done = Done { count: 0, all: false };
         let result = match self.arguments.is_empty() {

@@ -1,12 +1,12 @@
-//! What several subcommands use.
+//! Code that several subcommands share.
 //!
 //! - [`message_source`]: messages from arguments or standard input
-//! - [`receive_loop`]: messages that keep coming: how many, how long to wait for each, what ends it
-//! - [`wait_for_space`]: a sender waits until there is space
+//! - [`receive_loop`]: receives messages: how many, how long to wait for each, what ends the loop
+//! - [`wait_for_space`]: a sender's wait for space
 //! - [`map_iteration`]: the pairs of a map, for `keys` and `scan`
-//! - [`choice_parser`]: options that are one of some words
-//! - [`structure_kind`]: what has a name in a hold
-//! - [`inherited_sockets`]: sockets that systemd hands over
+//! - [`choice_parser`]: options with a fixed set of words
+//! - [`structure_kind`]: the kind of a named structure in a hold
+//! - [`inherited_sockets`]: sockets that systemd passes
 
 pub mod choice_parser;
 pub mod inherited_sockets;

@@ -1,10 +1,10 @@
-//! Messages that keep coming, for who receives, pulls or follows: how many are wanted, how long
-//! each is waited for, and what ends it.
+//! The loop that receives, pulls or follows messages: how many, how long to wait for each, and
+//! what ends it.
 //!
-//! Waiting sleeps in turns, between which it is seen whether somebody wants it to end (a signal) or
-//! nobody wants the output any more.
+//! A wait sleeps in turns. Between them the loop checks for a signal, and whether the reader of the
+//! output has gone.
 //!
-//! Invariant: what was shown is written out before anything is waited for.
+//! Invariant: every message shown is written out before the loop waits.
 
 use crate::commands::shared::answer;
 use commonhold_terminal::failure::{Failure, Result};
@@ -14,26 +14,26 @@ use std::io::Stdout;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// How long the first turn of waiting is; each is twice the one before, up to the longest.
+/// The length of the first turn of a wait, and of the longest, to which it doubles.
 const FIRST_TURN: Duration = Duration::from_millis(50);
 const LONGEST_TURN: Duration = Duration::from_millis(400);
-/// How long after a signal the end may take, if the reader of the output does not read.
+/// How long the end may take after a signal, if the reader of the output does not read.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// What is wanted.
+/// The request.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceiveLoop {
-    /// So many messages; without end if it is not said.
+    /// The number of messages; `None` means without end.
     pub count: Option<u64>,
-    /// To wait so long for each; for ever if it is not said.
+    /// The wait for each; `None` means without limit.
     pub patience: Option<Duration>,
 }
 
 impl ReceiveLoop {
-    /// Shows what `next` brings, which waits for it at most as long as it is told, with `show`.
+    /// Passes each message of `next`, which waits at most for the time that it gets, to `show`.
     ///
-    /// The exit code: 0 if all came that was wanted, which is at least one if it was not said how
-    /// many; 1 if the time ran out before; of a signal, 0 if there was no other end, else 130.
+    /// The exit code: 0 if the requested number came, or at least one if there was no number; 1
+    /// after the time limit; after a signal, 0 if there was no other end, else 130.
     pub fn run<T>(
         &self,
         sink: &mut Sink<Stdout>,
@@ -67,7 +67,7 @@ impl ReceiveLoop {
             return Ok(Some(item));
         }
         sink.flush()?;
-        // Beyond what a clock can say: for ever.
+        // Later than the clock can express: without limit.
         let deadline = self.patience.and_then(|patience| Instant::now().checked_add(patience));
         let mut longest = FIRST_TURN;
         loop {

@@ -1,11 +1,11 @@
-//! What has a name in a hold: a map, a queue, a channel, a log, or nothing.
+//! The kind of a named structure in a hold: a map, a queue, a channel or a log, if it exists.
 
 use commonhold::Hold;
 use commonhold::hold::StructureKind;
 use commonhold_terminal::failure::Result;
 use std::path::Path;
 
-/// What has this name, if anything has.
+/// The kind of the structure with this name, if there is one.
 pub fn kind_of(hold: &Hold, name: &str) -> Result<Option<StructureKind>> {
     if let Some(other) = hold.structures()?.into_iter().find(|other| other.name == name) {
         return Ok(Some(other.kind));
@@ -17,7 +17,7 @@ pub fn kind_of(hold: &Hold, name: &str) -> Result<Option<StructureKind>> {
     }
 }
 
-/// That nothing has this name, and the way out.
+/// The error that no structure has this name, with the way out.
 pub fn nothing_called(name: &str, path: &Path, hold: &Path) -> String {
     let (path, hold) = (path.display(), hold.display());
     format!("{path}: has no structure '{name}'; 'hold list {hold}' shows its contents")

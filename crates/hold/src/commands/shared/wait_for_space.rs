@@ -1,23 +1,23 @@
-//! Waiting for room, for who pushes or sends: in turns, telling for whom when it takes long.
+//! A sender's wait for room: in turns, with a report of the process in the way when it takes long.
 
 use commonhold_terminal::failure::{Result, complain, note};
 use commonhold_terminal::output::Output;
 use std::time::{Duration, Instant};
 
-/// After so long it is told who is in the way, and again when that changes.
+/// After this time the process in the way is reported, and again when that changes.
 const LONG: Duration = Duration::from_secs(1);
 
-/// How room is waited for.
+/// A wait for room.
 pub struct WaitForSpace<'a> {
-    /// At most so long for a message; for ever if it is not said.
+    /// The time limit for a message; `None` means without limit.
     pub timeout: Option<Duration>,
-    /// Whether to tell.
+    /// The output, for reports.
     pub output: &'a Output,
 }
 
 impl WaitForSpace<'_> {
-    /// What `attempt` gets, which waits at most as long as it is told; `None` if the time ran out,
-    /// which is told with what `in_the_way` says.
+    /// The result of `attempt`, which waits at most for the time that it gets; `None` after the
+    /// time limit, which is reported with the text of `in_the_way`.
     pub fn wait<T>(
         &self,
         mut attempt: impl FnMut(Duration) -> Result<Option<T>>,
@@ -26,14 +26,14 @@ impl WaitForSpace<'_> {
         if let Some(got) = attempt(Duration::ZERO)? {
             return Ok(Some(got));
         }
-        // Beyond what a clock can say: for ever.
+        // Later than the clock can express: without limit.
         let deadline = self.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut told = String::new();
         loop {
             let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
             let turn = left.unwrap_or(LONG).min(LONG);
             if turn.is_zero() {
-                complain(&format!("the time ran out: {}", in_the_way()?));
+                complain(&format!("timed out: {}", in_the_way()?));
                 return Ok(None);
             }
             if let Some(got) = attempt(turn)? {

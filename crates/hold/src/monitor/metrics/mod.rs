@@ -1,5 +1,5 @@
-//! Figures for Prometheus: text of the format 0.0.4. Base units: seconds and bytes; what ends with
-//! `_total` never decreases while what it is about lives.
+//! Metrics for Prometheus: text of the format 0.0.4. Base units: seconds and bytes; a metric that
+//! ends with `_total` never decreases while its object lives.
 //!
 //! - [`text`]: the format
 //! - [`servers`]: file servers
@@ -15,7 +15,7 @@ use super::observer::Observer;
 pub use replication::lag_of_journal;
 use text::Text;
 
-/// All figures.
+/// All metrics.
 ///
 /// # Errors
 /// Those of reading the hold.

@@ -1,5 +1,5 @@
-//! Origins, replicas and journals in Prometheus' format, by what they report. The reports are JSON
-//! of other processes, perhaps of another version: what is missing is left out.
+//! Origins, replicas and journals in Prometheus' format, from their reports. The reports are JSON
+//! of other processes, perhaps of another version: missing parts are left out.
 
 use super::text::{Kind, Labels, Text};
 use crate::monitor::inventory::Inventory;
@@ -8,7 +8,7 @@ use commonhold::stream::StreamPosition;
 use commonhold_io::reports::Report;
 use serde_json::Value;
 
-/// Name, kind, help, field and what it is multiplied with.
+/// Name, kind, help, field and factor.
 type Figure = (&'static str, Kind, &'static str, &'static str, f64);
 
 const REPLICA: [Figure; 9] = [
@@ -84,7 +84,7 @@ const JOURNAL: [Figure; 2] = [
 fn number(of: &Value, field: &str, times: f64) -> Option<f64> {
     match &of[field] {
         Value::Bool(is) => Some(f64::from(*is)),
-        // In milliseconds, divided: 0.001 times something is rarely what one would write.
+        // Milliseconds are divided: a product with 0.001 rarely prints as a short number.
         value if times == 1e-3 => value.as_f64().map(|number| number / 1e3),
         value => value.as_f64(),
     }
@@ -123,7 +123,7 @@ fn origins<'a>(text: &mut Text, origins: impl Iterator<Item = &'a Report>) {
         |report: &'a Report| report.says["replicas"].as_array().map_or(&[][..], Vec::as_slice);
     let counts = origins.iter().map(|report| (labels(report), replicas(report).len() as f64));
     text.family("hold_origin_replicas", Gauge, "Replicas that an origin serves.", counts);
-    // The place stands for a replica that does not say which one it is.
+    // The place identifies a replica that does not name itself.
     let followers: Vec<(&Report, String, &Value)> = origins
         .iter()
         .flat_map(|report| {
@@ -143,7 +143,7 @@ fn origins<'a>(text: &mut Text, origins: impl Iterator<Item = &'a Report>) {
     }
 }
 
-/// What the map's stream has and the journal has not made durable; all, if it has made nothing
+/// The bytes of the map's stream that the journal has not made durable; all, if it has made nothing
 /// durable yet.
 pub fn lag_of_journal(inventory: &Inventory, report: &Report) -> Option<f64> {
     let end = inventory.map(&report.map)?.stream?.end;

@@ -1,11 +1,11 @@
-//! File servers in Prometheus' format: sums of all workers of a place, also of those that are gone,
-//! and a few figures of each worker.
+//! File servers in Prometheus' format: sums over all workers of a place, including those that are
+//! gone, and a few metrics of each worker.
 
 use super::text::{Kind, Text};
 use crate::monitor::workers::{Sum, Worker, Workers};
 use std::collections::BTreeMap;
 
-/// Upper ends of the buckets of answers' times, in microseconds.
+/// Upper bounds of the latency buckets, in microseconds.
 const ENDS_US: [u64; 17] = [
     25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
     1_000_000, 2_500_000, 10_000_000,

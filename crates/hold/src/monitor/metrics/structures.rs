@@ -1,4 +1,4 @@
-//! The hold and what is in it, in Prometheus' format.
+//! The hold and its contents, in Prometheus' format.
 
 use super::text::{Kind, Text};
 use crate::monitor::inventory::Inventory;
@@ -9,7 +9,7 @@ use commonhold::log::LogStat;
 use commonhold::map::{MapMode, MapStat};
 use commonhold::queue::NamedQueueStat;
 
-/// Name, kind, help and value of a figure.
+/// Name, kind, help and value of a metric.
 type Figure<T> = (&'static str, Kind, &'static str, fn(&T) -> f64);
 
 const HOLD: [Figure<HoldStat>; 7] = [
@@ -203,7 +203,7 @@ fn channels(text: &mut Text, channels: &[(String, ChannelStat)]) {
             channels.iter().map(|(channel, stat)| (vec![("channel", &**channel)], value(stat)));
         text.family(name, kind, help, samples);
     }
-    // One process may consume a channel several times, from one slot: a number tells these apart.
+    // One process may consume a channel several times, from one slot: a number distinguishes these.
     let consumers: Vec<(&str, String, &ConsumerInfo)> = channels
         .iter()
         .flat_map(|(channel, stat)| {

@@ -5,12 +5,12 @@
 //! # TYPE name counter
 //! name{label="value"} 1
 //! ```
-//! In help `\` and line ends are escaped, in values of labels quotes, too. All samples of a name
-//! stand together.
+//! In help `\` and newlines are escaped, in values of labels quotes, too. All samples of a name are
+//! consecutive.
 
 use std::fmt::Write;
 
-/// What kind of number it is.
+/// The kind of number.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Never decreases; its name ends with `_total`.
@@ -42,7 +42,7 @@ impl Text {
         samples.for_each(|(labels, value)| self.sample(name, &labels, value));
     }
 
-    /// What stands above the samples of a name.
+    /// The lines above the samples of a name.
     pub fn head(&mut self, name: &str, kind: &str, help: &str) {
         let help = help.replace('\\', "\\\\").replace('\n', "\\n");
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");

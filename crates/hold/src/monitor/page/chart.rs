@@ -1,7 +1,7 @@
-//! Curves of the last minutes, as SVG that is drawn by hand.
+//! Curves of the last minutes, as hand-written SVG.
 //!
-//! The curves are in a picture that is stretched to the place there is; the words beside them are
-//! not stretched. The newest second is at the right edge, and what was not measured is a gap.
+//! The curves are in a picture that is stretched to the available space; the words next to them are
+//! not stretched. The newest second is at the right edge, and missing values are a gap.
 
 use super::markup::escaped;
 use crate::monitor::history::SECONDS;
@@ -10,17 +10,17 @@ use std::fmt::Write;
 /// One curve, oldest value first; the last one is of now.
 pub struct Curve {
     pub name: &'static str,
-    /// How it looks: `one` or `two`.
+    /// Its style: `one` or `two`.
     pub class: &'static str,
     pub values: Vec<Option<f64>>,
 }
 
-/// How high what is.
+/// The scale of the vertical axis.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
-    /// From nothing on.
+    /// From zero on.
     Linear,
-    /// Each power of ten as high as the next.
+    /// Logarithmic: each power of ten has the same height.
     Log,
 }
 
@@ -68,7 +68,7 @@ impl Chart {
         )
     }
 
-    /// What the curve is called and where it is now; the values, for the script.
+    /// The name of the curve and its present value; all values, for the script.
     fn key(&self, curve: &Curve) -> String {
         let shown = |value: &Option<f64>| value.map_or("–".to_owned(), self.shown);
         let now = escaped(&curve.values.last().map_or("–".to_owned(), shown));
@@ -81,7 +81,7 @@ impl Chart {
         )
     }
 
-    /// Lowest and highest value, and where lines are.
+    /// Lowest and highest value, and the positions of grid lines.
     fn axis(&self) -> (f64, f64, Vec<f64>) {
         let values = || self.curves.iter().flat_map(|curve| curve.values.iter().flatten().copied());
         let most = values().fold(0.0, f64::max);
@@ -141,7 +141,7 @@ fn drawn(curve: &Curve, scale: Scale, height: impl Fn(f64) -> f64) -> String {
     }
     let class = curve.class;
     if scale == Scale::Log {
-        // From nothing on there is no area.
+        // Without values there is no area.
         area.clear();
     }
     format!(

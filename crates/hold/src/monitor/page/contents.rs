@@ -1,4 +1,4 @@
-//! What is in the hold.
+//! The contents of the hold.
 
 use super::markup::Table;
 use super::numbers::{bytes, share, span};

@@ -1,11 +1,10 @@
 //! Text in HTML, and tables.
 //!
-//! Invariant: whatever stands between tags or in an attribute came through [`escaped`], or is a
-//! number.
+//! Invariant: all text between tags or in an attribute came through [`escaped`], or is a number.
 
 use commonhold_terminal::text::printable;
 
-/// Text of others: control characters stand there as escapes, and nothing is markup.
+/// Foreign text: control characters become escapes, and nothing is markup.
 pub fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in printable(text).chars() {
@@ -47,7 +46,7 @@ impl Table {
             let cell = escaped(&cell);
             self.rows.push_str(&match number {
                 0 => format!("<th scope=\"row\"{class}>{cell}</th>"),
-                // The column's name is shown beside the cell where the screen is narrow.
+                // The column's name is shown next to the cell on a narrow screen.
                 _ => format!("<td{class} data-name=\"{}\">{cell}</td>", escaped(name)),
             });
         }

@@ -1,10 +1,10 @@
-//! The page, as it is sent: all of it is there without a script. The script fetches it again every
-//! second and changes what has changed.
+//! The page: complete without a script. The script fetches it again every second and updates the
+//! parts that have changed.
 //!
 //! - [`markup`]: text in HTML, tables
 //! - [`numbers`]: numbers for people
 //! - [`chart`]: the last minutes
-//! - [`servers`]: file servers; [`contents`]: what is in the hold
+//! - [`servers`]: file servers; [`contents`]: the contents of the hold
 
 mod chart;
 mod contents;
@@ -27,7 +27,7 @@ pub fn html(observer: &Observer) -> commonhold::Result<String> {
     let live = observer.live();
     let mut servers = servers::section(&live, &inventory);
     drop(live);
-    // The page of a file server has that of which it is the page, whatever happened to it.
+    // The page of a file server always shows that server, whatever happened to it.
     let is_of_server = observer.title != inventory.hold.path.to_string_lossy();
     if is_of_server && servers.is_empty() {
         servers.push_str(servers::NONE);
@@ -51,7 +51,7 @@ pub fn html(observer: &Observer) -> commonhold::Result<String> {
 <body>
 <header>
 <h1>{title}</h1>
-<p id=\"state\" role=\"status\">as of when it was loaded</p>
+<p id=\"state\" role=\"status\">state when the page was loaded</p>
 {path}
 </header>
 <main>

@@ -73,7 +73,7 @@ pub fn power(bytes: u64) -> String {
 pub fn share(share: Option<f64>) -> String {
     match share {
         None => "–".to_owned(),
-        // Nearly all is not all.
+        // Nearly 100 % must not print as 100 %.
         Some(share) if share > 0.999 && share < 1.0 => {
             format!("{:.2} %", (share * 1e4).floor() / 100.0)
         }

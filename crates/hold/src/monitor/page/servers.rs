@@ -1,4 +1,4 @@
-//! File servers: what they do now, the last minutes, each worker, what is kept.
+//! File servers: their present state, the last minutes, each worker, the cache.
 
 use super::chart::{Chart, Curve, Scale};
 use super::markup::{Table, escaped};
@@ -13,7 +13,7 @@ use commonhold_files::store::caches;
 use commonhold_terminal::sizes::{count, things};
 use std::collections::BTreeMap;
 
-/// Where nobody serves.
+/// Shown if there is no server.
 pub const NONE: &str =
     "<section><h2>Workers</h2>\n<p class=\"alarm\">No worker reports.</p></section>\n";
 
@@ -117,7 +117,7 @@ fn latency(all: &Sum, recently: &Buckets) -> String {
     };
     row(&format!("last {RECENT} s"), recently.summary());
     row("since start", all.latency.summary());
-    table.section("How long answers took")
+    table.section("Latencies")
 }
 
 fn totals(all: &Sum) -> String {
@@ -193,8 +193,8 @@ fn workers(live: &Live) -> String {
     )
 }
 
-/// What is kept, by size.
-/// What all caches of files hold.
+/// The cache, by size.
+/// The contents of all caches of files.
 fn sizes(inventory: &Inventory) -> Vec<SizeStat> {
     let caches = inventory.maps.iter().filter(|map| caches::is_one(&map.name));
     let mut all = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Processes that go on beside a test, what they say, and what it says to them.
+//! Background processes of a test: their output, and signals to them.
 
 use super::{Ground, Run};
 use rustix::process::{Pid, Signal, kill_process};
@@ -7,27 +7,27 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A process that goes on beside the test; it is killed if the test fails.
-pub struct Beside {
+/// A process in the background of the test; it is killed if the test fails.
+pub struct Background {
     child: Child,
     pub input: Option<ChildStdin>,
     out: BufReader<ChildStdout>,
 }
 
-impl Beside {
-    pub fn start(ground: &Ground, args: &[&str]) -> Beside {
+impl Background {
+    pub fn start(ground: &Ground, args: &[&str]) -> Background {
         let mut command = ground.command(args);
         command.stdin(Stdio::piped());
-        Beside::run(command)
+        Background::run(command)
     }
 
     /// Starts a command of which the input is as the test has set it.
-    pub fn run(mut command: Command) -> Beside {
+    pub fn run(mut command: Command) -> Background {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("hold starts");
         let input = child.stdin.take();
         let out = BufReader::new(child.stdout.take().expect("a pipe"));
-        Beside { child, input, out }
+        Background { child, input, out }
     }
 
     pub fn pid(&self) -> u32 {
@@ -58,7 +58,7 @@ impl Beside {
         line
     }
 
-    /// Reads standard error until a line has such a part; what follows is read from where this
+    /// Reads standard error until a line has this part; later calls read on from where this
     /// leaves it.
     pub fn until_error(&mut self, part: &str) {
         let err = self.child.stderr.as_mut().expect("nobody else reads it");
@@ -72,7 +72,7 @@ impl Beside {
         }
     }
 
-    /// Waits for its end; what it has still written, and how it ended.
+    /// Waits for its end; returns the rest of its output, and its status.
     pub fn end(mut self) -> Run {
         drop(self.input.take());
         let mut bytes = Vec::new();
@@ -90,14 +90,14 @@ impl Beside {
     }
 }
 
-impl Drop for Beside {
+impl Drop for Background {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Waits until the subcommand's JSON is as wanted.
+/// Waits until the subcommand's JSON meets a condition.
 pub fn until(ground: &Ground, args: &[&str], wanted: impl Fn(&Value) -> bool) -> Value {
     let end = Instant::now() + Duration::from_secs(120);
     loop {
@@ -135,7 +135,7 @@ pub fn with_queue(element_bytes: &str, more: &[&str]) -> Ground {
     ground
 }
 
-/// Ground with a hold `shop` that has a channel `ticks` with such a ring.
+/// Ground with a hold `shop` that has a channel `ticks` with this ring.
 pub fn with_channel(ring_bytes: &str) -> Ground {
     let ground = Ground::new();
     ground.ok(&["channel", "create", "shop", "ticks", "--ring-bytes", ring_bytes]);
