@@ -1,6 +1,6 @@
 //! The laboratory of Commonhold: its demo, its crash test and its benchmarks.
 //!
-//! `hold demo`, `hold crashtest` and `hold bench` are made of this crate. Each run starts processes
+//! This crate provides `hold demo`, `hold crashtest` and `hold bench`. Each run starts processes
 //! of the same program, so a program that links it dispatches to `run` for them too:
 //!
 //! ```no_run
@@ -22,8 +22,8 @@
 //! |---|---|
 //! | [`demo`] | real data, many processes, one stopped and one killed, nothing lost |
 //! | [`crashtest`] | processes are killed and stopped, and everything is checked |
-//! | [`bench`](mod@bench) | how fast this machine is |
-//! | `workload` | what these share: processes, a board to see them by, chance, time |
+//! | [`bench`](mod@bench) | the speed of this machine |
+//! | `workload` | shared parts: processes, a board that they write to, random choices, time |
 
 #![forbid(unsafe_code)]
 

@@ -3,10 +3,10 @@
 //! - JSON: a string if the bytes are UTF-8, else `{"base64": "..."}`
 //! - escaped: UTF-8 text in which `\t \n \r \\ \0` and `\xHH` stand for what would break a line,
 //!   a field or a terminal
-//! - hexadecimal digits, two a byte
+//! - hexadecimal digits, two per byte
 //!
-//! Invariant: each is exact, and each way back accepts only what it can turn into the one
-//! sequence of bytes that was meant.
+//! Invariant: each form is exact, and each parser accepts only text that means one sequence of
+//! bytes.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -67,7 +67,7 @@ fn escape_bytes(bytes: &[u8], text: &mut String) {
 /// Appends the bytes of escaped text to `out`.
 ///
 /// # Errors
-/// What is wrong with the escape, if there is one that is none.
+/// The error in an invalid escape.
 pub fn unescape(text: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
     let mut rest = text;
     while let Some(at) = rest.iter().position(|b| *b == b'\\') {
@@ -90,7 +90,7 @@ fn unescape_one(text: &[u8]) -> Result<(u8, usize), String> {
         Some(b'\\') => (b'\\', 2),
         Some(b'x') => match text.get(2..4).and_then(hex_byte) {
             Some(byte) => (byte, 4),
-            None => return Err("'\\x' without two hexadecimal digits".to_owned()),
+            None => return Err("expected two hexadecimal digits after '\\x'".to_owned()),
         },
         Some(other) => {
             let shown = char::from(*other).escape_default();
@@ -119,7 +119,10 @@ pub fn hex(bytes: &[u8]) -> String {
 pub fn from_hex(digits: &[u8]) -> Result<Vec<u8>, String> {
     let bytes = digits.chunks(2).map(hex_byte).collect::<Option<Vec<u8>>>();
     bytes.ok_or_else(|| {
-        format!("'{}' is not hexadecimal: two digits a byte", String::from_utf8_lossy(digits))
+        format!(
+            "'{}' is not hexadecimal: expected two digits per byte",
+            String::from_utf8_lossy(digits)
+        )
     })
 }
 

@@ -1,10 +1,10 @@
 //! Why a subcommand failed, and the exit code for it.
 //!
 //! Exit codes: 0 done; 1 the answer is no (key absent, condition false, problems found); 2 the
-//! command line is wrong; 3 it could not be done. Code 1 is an answer and no [`Failure`],
-//! except where a demo, benchmark or crash test found something wrong.
+//! command line is wrong; 3 the command failed. Code 1 is an answer and no [`Failure`], except
+//! where a demo, benchmark or crash test found something wrong.
 //!
-//! Invariant: every failure but a reader that went away puts one message on standard error.
+//! Invariant: every failure except a reader that went away prints one message on standard error.
 
 use crate::interrupt;
 use crate::text::printable_lines;
@@ -15,7 +15,7 @@ use std::process::ExitCode;
 pub const NO: u8 = 1;
 /// The exit code of a command line that is wrong.
 pub const USAGE: u8 = 2;
-/// The exit code of what could not be done.
+/// The exit code of a command that failed.
 pub const FAILED: u8 = 3;
 
 /// Why a subcommand ended early.
@@ -23,9 +23,9 @@ pub const FAILED: u8 = 3;
 pub enum Failure {
     /// The arguments contradict each other or the subcommand.
     Usage(String),
-    /// It could not be done; the text names the thing, what is wrong and the way out.
+    /// The command failed; the text names the object, the problem and the way out.
     Failed(String),
-    /// Whoever read standard output has gone away (`hold scan ... | head`), which is no error.
+    /// The reader of standard output has gone away (`hold scan ... | head`), which is not an error.
     ReaderGone,
     /// Ctrl-C ended a run.
     Interrupted,
@@ -35,17 +35,17 @@ pub enum Failure {
 pub type Result<T> = std::result::Result<T, Failure>;
 
 impl Failure {
-    /// The arguments make no sense.
+    /// The arguments are invalid.
     pub fn usage(text: impl Display) -> Failure {
         Failure::Usage(text.to_string())
     }
 
-    /// It could not be done.
+    /// The command failed.
     pub fn failed(text: impl Display) -> Failure {
         Failure::Failed(text.to_string())
     }
 
-    /// Says on standard error what is wrong; the exit code for it.
+    /// Prints the error on standard error; returns its exit code.
     pub fn report(&self) -> ExitCode {
         match self {
             Failure::Usage(text) => {
@@ -65,14 +65,14 @@ impl Failure {
     }
 }
 
-/// Puts a line on standard error, in which names of others may stand as they are. A standard error
-/// that is closed must not end the program.
+/// Prints a line on standard error, with control characters as escapes. A closed standard error
+/// must not end the program.
 pub fn note(text: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "{}", printable_lines(text));
 }
 
-/// Puts a message on standard error.
+/// Prints a message on standard error.
 pub fn complain(text: &str) {
     note(&format!("hold: {text}"));
 }

@@ -1,7 +1,7 @@
 //! Help texts.
 
-/// What stands after a subcommand's help: lines of text that follow each other are one, which is
-/// broken to the terminal's width; lines that are indented stay as they are.
+/// The text after a subcommand's help: consecutive lines of text become one line, which clap wraps
+/// to the terminal's width; indented lines stay unchanged.
 pub fn flowing(text: &str) -> String {
     let mut flowing = String::with_capacity(text.len());
     let mut flows = false;

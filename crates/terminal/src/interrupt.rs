@@ -3,8 +3,8 @@
 //! Signals only set a flag, which the loops of a run look at. A second one, more than a moment
 //! after the first, ends the process at once; the hold's own deletion at last exit then does most
 //! of the cleaning. (Not simply the second signal: `timeout` sends two together, one to its child
-//! and one to the group.) Who may be stuck where no loop goes round, writing to a reader that does
-//! not read, says after what time one signal is enough.
+//! and one to the group.) A run that may block outside of its loop, as it writes to a reader that
+//! does not read, sets the time after which one signal is enough.
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -16,20 +16,20 @@ use std::time::{Duration, Instant};
 
 /// The exit code of a run that a signal ended, as shells give it for Ctrl-C.
 pub const EXIT_CODE: u8 = 130;
-/// Signals that come so soon after the first belong to it.
+/// Signals this soon after the first one belong to it.
 pub const MOMENT: Duration = Duration::from_secs(1);
 
-/// Says whether the person at the terminal wants the run to end.
+/// Reports whether the user has asked the run to end.
 #[derive(Clone, Default)]
 pub struct Interrupt {
     asked: Arc<Asked>,
 }
 
-/// What the thread that waits for signals tells the others.
+/// The state that the thread that waits for signals shares with the others.
 #[derive(Default)]
 struct Asked {
     came: AtomicBool,
-    /// Taken to change the flag and to wait for it, so that nobody misses the bell.
+    /// Held to change the flag and to wait for it, so that no waiter misses the wake-up.
     change: Mutex<()>,
     bell: Condvar,
 }
@@ -53,7 +53,7 @@ impl Interrupt {
         Interrupt::begin(None)
     }
 
-    /// The same; so long after a signal the process ends, whatever it does.
+    /// The same; `grace` after a signal the process ends, whatever it does.
     pub fn watch_strictly(grace: Duration) -> Result<Interrupt> {
         Interrupt::begin(Some(grace))
     }
@@ -78,7 +78,7 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// Whether a signal has come, or comes in so short a time.
+    /// Whether a signal has come, or comes within `time`.
     pub fn comes_within(&self, time: Duration) -> bool {
         let end = Instant::now() + time;
         while !self.came() && Instant::now() < end {
@@ -87,10 +87,10 @@ impl Interrupt {
         self.came()
     }
 
-    /// Sleeps until a signal comes, for so long at most; whether one has come.
+    /// Sleeps until a signal comes, for at most `time`; returns whether one has come.
     pub fn wait(&self, time: Duration) -> bool {
         let change = self.asked.change.lock().unwrap_or_else(PoisonError::into_inner);
-        // Whatever ends it, the flag says what has come.
+        // Whatever ends the wait, the flag shows whether a signal has come.
         drop(self.asked.bell.wait_timeout_while(change, time, |()| !self.came()));
         self.came()
     }
@@ -102,7 +102,7 @@ impl Interrupt {
     }
 }
 
-/// Whether this process was told to ignore a signal, as `nohup` does. Without /proc: no.
+/// Whether this process ignores a signal, as under `nohup`. Without /proc: no.
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,4 +1,4 @@
-//! What `hold` and its laboratory print and read: results, failures, sizes, progress.
+//! The terminal side of `hold` and its laboratory: results, failures, sizes, progress.
 //!
 //! ```
 //! use commonhold_terminal::{bytes, sizes};
@@ -11,13 +11,13 @@
 //! | module | idea |
 //! |---|---|
 //! | [`failure`] | why a subcommand failed, its exit code, messages on standard error |
-//! | [`output`] | standard output, in the format that was asked for |
+//! | [`output`] | standard output, in the requested format |
 //! | [`progress`] | progress bars on standard error |
 //! | [`interrupt`] | Ctrl-C ends a run early |
-//! | [`bytes`], [`text`] | any bytes as text, and text of others that cannot move the cursor |
+//! | [`bytes`], [`text`] | any bytes as text, and foreign text that cannot move the cursor |
 //! | [`sizes`] | sizes and durations as people write them |
 //! | [`help`] | help texts that wrap |
-//! | [`descriptors`] | how many files and sockets this process may have open |
+//! | [`descriptors`] | the number of files and sockets that this process may have open |
 
 pub mod bytes;
 pub mod descriptors;

@@ -1,4 +1,4 @@
-//! Standard output: what a subcommand answers, in the format that was asked for.
+//! Standard output: the answers of a subcommand, in the requested format.
 //!
 //! Invariant: answers go to standard output, everything else (progress, counts of a dump,
 //! messages) to standard error; a reader that goes away ends the subcommand quietly.
@@ -10,12 +10,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
 use std::io::{IsTerminal, Write};
 
-/// How answers and pairs are written and read.
+/// The format of answers and pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// For people
+    /// Text for people
     Text,
-    /// JSON; pairs and keys as JSON Lines, one object a line
+    /// JSON; pairs and keys as JSON Lines, one object per line
     Json,
     /// Comma-separated values (pairs only)
     Csv,
@@ -25,7 +25,7 @@ pub enum Format {
     Nul,
 }
 
-/// Where and how a subcommand answers.
+/// The output of a subcommand.
 #[derive(Clone, Copy, Debug)]
 pub struct Output {
     format: Option<Format>,
@@ -33,22 +33,22 @@ pub struct Output {
 }
 
 impl Output {
-    /// Answers in `format` if one was asked for.
+    /// Answers in `format` if the command line has one.
     pub fn new(format: Option<Format>, quiet: bool) -> Output {
         Output { format, quiet }
     }
 
-    /// The format that was asked for, if any.
+    /// The requested format, if any.
     pub fn format(&self) -> Option<Format> {
         self.format
     }
 
-    /// Whether JSON was asked for.
+    /// Whether JSON is requested.
     pub fn is_json(&self) -> bool {
         self.format == Some(Format::Json)
     }
 
-    /// Whether reports and progress are to be left out.
+    /// Whether to omit reports and progress.
     pub fn is_quiet(&self) -> bool {
         self.quiet
     }
@@ -56,7 +56,7 @@ impl Output {
     /// The output of a subcommand that answers as text or JSON only.
     ///
     /// # Errors
-    /// Usage, if another format was asked for.
+    /// Usage, if another format is requested.
     pub fn text_or_json(self, subcommand: &str) -> Result<Output> {
         match self.format {
             None | Some(Format::Text | Format::Json) => Ok(self),
@@ -80,20 +80,20 @@ impl Output {
         writeln!(out, "{value}").map_err(|e| failed("standard output", &e))
     }
 
-    /// Text for people, with a line end after it.
+    /// Text for people, followed by a newline.
     pub fn text(&self, text: &str) -> Result<()> {
         let mut out = std::io::stdout().lock();
         writeln!(out, "{text}").map_err(|e| failed("standard output", &e))
     }
 
-    /// Bytes as they are.
+    /// Bytes, unchanged.
     pub fn bytes(&self, bytes: &[u8]) -> Result<()> {
         let mut out = std::io::stdout().lock();
         out.write_all(bytes).and_then(|()| out.flush()).map_err(|e| failed("standard output", &e))
     }
 
-    /// A report of what was done: JSON if asked for, else `text`, in which names of others may
-    /// stand as they are, unless it is to be quiet.
+    /// A report of the work: JSON if requested, else `text`, with control characters as escapes,
+    /// except with `--quiet`.
     pub fn report(&self, json: &Value, text: &str) -> Result<()> {
         match (self.is_json(), self.quiet) {
             (true, _) => self.json(json),
@@ -104,7 +104,7 @@ impl Output {
 }
 
 impl Format {
-    /// The name by which it is asked for.
+    /// Its name in the option.
     pub fn name(self) -> &'static str {
         match self {
             Format::Text => "text",
@@ -121,8 +121,8 @@ pub fn is_terminal() -> bool {
     std::io::stdout().is_terminal()
 }
 
-/// Whether whoever read standard output has gone away. Asked by who waits for something to write:
-/// `hold channel recv ... | head -1` is to end with `head`, not with the next message.
+/// Whether the reader of standard output has gone away. A command that waits for something to write
+/// checks it: `hold channel recv ... | head -1` must end with `head`, not with the next message.
 pub fn reader_is_gone() -> bool {
     let stdout = std::io::stdout();
     let mut asked = [PollFd::new(&stdout, PollFlags::empty())];
@@ -130,7 +130,7 @@ pub fn reader_is_gone() -> bool {
     poll(&mut asked, Some(&now)).is_ok() && asked[0].revents().contains(PollFlags::ERR)
 }
 
-/// Where pairs are written to, named in its errors.
+/// The destination of pairs, with a name for errors.
 pub struct Sink<W: Write> {
     out: std::io::BufWriter<W>,
     name: String,
@@ -154,12 +154,12 @@ impl<W: Write> Sink<W> {
         write(&mut self.out).map_err(|e| failed(&self.name, &e))
     }
 
-    /// Writes out what is buffered, here and below.
+    /// Writes out all buffers, here and below.
     pub fn flush(&mut self) -> Result<()> {
         self.out.flush().map_err(|e| failed(&self.name, &e))
     }
 
-    /// Writes out what is buffered, here and below; what it wrote to.
+    /// Writes out all buffers, here and below; returns the destination.
     pub fn finish(self) -> Result<W> {
         let name = self.name;
         let mut out = self.out.into_inner().map_err(|e| failed(&name, e.error()))?;
@@ -171,7 +171,7 @@ impl<W: Write> Sink<W> {
 fn failed(name: &str, error: &std::io::Error) -> Failure {
     match error.kind() {
         std::io::ErrorKind::BrokenPipe => Failure::ReaderGone,
-        // A pair that the format cannot carry: the text says all.
+        // A pair that the format cannot carry: the text names everything.
         std::io::ErrorKind::InvalidData => Failure::failed(error),
         _ => Failure::failed(format!("{name}: {error}")),
     }

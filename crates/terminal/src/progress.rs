@@ -1,13 +1,13 @@
 //! Progress on a terminal, for subcommands that may take long. Without a terminal there is none.
 //!
-//! Invariant: progress goes to standard error only, and nothing of it stays there.
+//! Invariant: progress goes only to standard error, and is erased in the end.
 
 use crate::output::Output;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::time::Duration;
 
-/// A bar for `total` bytes, or a spinner if nobody knows how many there are.
+/// A bar for `total` bytes, or a spinner if the number is unknown.
 pub fn of_bytes(output: &Output, total: Option<u64>) -> ProgressBar {
     match total {
         Some(total) => bar(output, total, "{bar:40} {binary_bytes} of {binary_total_bytes}"),

@@ -1,6 +1,6 @@
-//! Sizes and durations as people write and read them: `64M`, `1h 30m`, `12.5 MiB`.
+//! Sizes and durations in the form that people write and read: `64M`, `1h 30m`, `12.5 MiB`.
 //!
-//! Units of sizes are powers of 1024, with or without the `i`: memory is counted so.
+//! Units of sizes are powers of 1024, with or without the `i`, as usual for memory.
 
 use parse_size::{ByteSuffix, Config};
 use std::time::Duration;

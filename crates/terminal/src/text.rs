@@ -1,8 +1,8 @@
-//! Text of others on a terminal.
+//! Foreign text on a terminal.
 
 use crate::bytes;
 
-/// A field, named in messages with as much of it as a line bears.
+/// A field for messages, shortened to fit a line.
 pub fn shown(bytes: &[u8]) -> String {
     const MOST: usize = 40;
     let mut text = bytes::escaped(&bytes[..bytes.len().min(MOST)]);
@@ -12,8 +12,8 @@ pub fn shown(bytes: &[u8]) -> String {
     text
 }
 
-/// Text of others for people: control characters, which could move a terminal's cursor or break a
-/// table, stand there as escapes.
+/// Foreign text for people: control characters, which could move a terminal's cursor or break a
+/// table, become escapes.
 pub fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
@@ -25,8 +25,7 @@ pub fn printable(text: &str) -> String {
     shown
 }
 
-/// A message of several lines whose parts may be of others: as [`printable`], but for the line
-/// ends.
+/// A message of several lines with foreign parts: like [`printable`], but newlines stay.
 pub fn printable_lines(text: &str) -> String {
     text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
 }

@@ -4,11 +4,11 @@ use crate::support::process::{Child, Watchdog};
 use std::process::Command;
 use std::time::Duration;
 
-/// Longer than anything takes here, unless it hangs.
+/// Longer than any test takes, unless it hangs.
 pub const LONG: Duration = Duration::from_secs(60);
 
-/// Runs a part of the test of this name in a process of its own, which nobody else's memory,
-/// threads and descriptors are in.
+/// Runs a part of the test of this name in a process of its own, which shares no memory, threads or
+/// descriptors with other tests.
 #[track_caller]
 pub fn alone(test: &str, body: impl FnOnce()) {
     const ALONE: &str = "COMMONHOLD_TEST_ALONE";
@@ -16,15 +16,15 @@ pub fn alone(test: &str, body: impl FnOnce()) {
         let _watchdog = Watchdog::new("a test alone", 10 * LONG);
         return body();
     }
-    // Not forked: what other tests have open and locked would live on in it.
+    // Not forked: open files and locks of other tests would live on in it.
     let program = std::env::current_exe().unwrap();
     let output = Command::new(program).args(["--exact", test]).env(ALONE, "1").output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && text.contains("1 passed"), "{text}");
 }
 
-/// A child that keeps nothing of what other tests of this process have open: a connection would not
-/// end before it.
+/// A child that closes the descriptors of other tests of this process: their connections would not
+/// end before it does.
 pub fn cast(name: impl Into<String>, body: impl FnOnce()) -> Child {
     Child::run(name, || {
         close_sockets();

@@ -16,7 +16,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The names that stand in `fault!`, `errno_fault!` or `shortened!`.
+/// The names in `fault!`, `errno_fault!` or `shortened!`.
 fn in_sources(folder: &Path) -> BTreeSet<String> {
     let texts = sources(folder).into_iter().map(|path| std::fs::read_to_string(path).unwrap());
     let names = |text: String| {

@@ -1,10 +1,10 @@
-//! What the tests of several crates share.
+//! Shared code of the tests of several crates.
 //!
 //! | module | idea |
 //! |---|---|
-//! | [`support`] | what the library's own tests stand on |
+//! | [`support`] | support of the library's own tests |
 //! | [`alone`] | a test, or a child, that shares nothing with other tests of the process |
-//! | `trial` | a scenario in which every call fails that can |
+//! | `trial` | a scenario in which every call that can fail does fail |
 //! | `fault_table` | a crate's table of faults against its sources |
 #![allow(missing_docs)]
 

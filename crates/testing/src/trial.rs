@@ -1,9 +1,10 @@
-//! Failing anywhere: a scenario, in which every call fails that can.
+//! Failing anywhere: a scenario in which every call that can fail does fail.
 //!
-//! For every fault that a scenario passes, with each error that it can be, once and for ever, the
-//! scenario runs in a process of its own. What was acknowledged is there, what is seen is right or
-//! an error, nobody hangs; with the fault lifted everything works in the same process, and no
-//! descriptor is left over. A scenario makes these checks itself.
+//! For every fault that a scenario passes, with each of its errors, once and permanently, the
+//! scenario runs in a process of its own. Every acknowledged change must be there, every answer
+//! must be right or an error, and no process may hang; once the fault is lifted, everything must
+//! work in the same process, and no descriptor may be left open. A scenario makes these checks
+//! itself.
 //!
 //! `./test` draws some cases; `COMMONHOLD_LONG=1` runs all. `COMMONHOLD_SEED` draws those of an
 //! earlier run, `COMMONHOLD_FAULT_CASE` runs one, as its failure names it.
@@ -19,15 +20,15 @@ use std::time::Duration;
 
 /// How long a case may take.
 pub const HANGS: Duration = Duration::from_secs(50);
-/// Nobody meets a fault that often who pauses after it.
+/// Code that pauses after a fault does not meet it this often.
 const SPINS: u64 = 50_000;
-/// Cases that run at the same time: they wait most of the time.
+/// The number of cases that run at the same time: they wait most of the time.
 const AT_A_TIME: usize = 6;
 
 /// A crate's faults, with the errors of each.
 type Table = &'static [(&'static str, &'static [&'static str])];
 
-/// What a process does while calls fail to it.
+/// The work of a process while its calls fail.
 #[derive(Clone, Copy)]
 pub struct Scenario {
     pub name: &'static str,
@@ -38,7 +39,7 @@ pub struct Scenario {
 pub struct Trial {
     ground: Ground,
     table: Table,
-    /// What fails; nothing in a rehearsal.
+    /// The fault; `None` in a rehearsal.
     fault: Option<String>,
     /// How often that was met since.
     met: &'static AtomicU64,
@@ -54,7 +55,7 @@ impl Trial {
         self.ground.path(name)
     }
 
-    /// From now on it fails.
+    /// From now on the fault occurs.
     pub fn arm(&self) {
         match &self.fault {
             Some(fault) => {
@@ -81,7 +82,7 @@ impl Trial {
         });
     }
 
-    /// From now on nothing does. Whoever met an error did not try again without a pause.
+    /// From now on no fault occurs. Code that met an error must have paused before it retried.
     pub fn lift(&self) {
         arm_fault_of(self.table, "").unwrap();
         let met = self.met.load(Ordering::Relaxed);
@@ -89,14 +90,14 @@ impl Trial {
         assert!(is_short || met < SPINS, "it has met the fault {met} times");
     }
 
-    /// Whether anything may fail at all.
+    /// Whether any fault may occur.
     pub fn is_rehearsal(&self) -> bool {
         self.fault.is_none()
     }
 }
 
 thread_local! {
-    /// Where a rehearsal counts what it passes.
+    /// The file in which a rehearsal counts the faults that it passes.
     static REHEARSED: std::cell::Cell<Option<&'static Board>> = const { std::cell::Cell::new(None) };
 }
 
@@ -142,7 +143,7 @@ fn rehearse(table: Table, scenario: Scenario) -> Vec<(usize, u64)> {
     (0..table.len()).map(|n| (n, passed.get(n))).filter(|(_, n)| *n > 0).collect()
 }
 
-/// Each error of each fault, once and for ever, at the first passing and at one drawn.
+/// Each error of each fault, once and permanently, at the first passing and at a random one.
 fn all_cases(table: Table, scenario: Scenario, dice: &mut Dice) -> Vec<Case> {
     let mut cases = Vec::new();
     for (number, passed) in rehearse(table, scenario) {
@@ -163,7 +164,7 @@ fn all_cases(table: Table, scenario: Scenario, dice: &mut Dice) -> Vec<Case> {
     cases
 }
 
-/// So many of each fault's cases, or all.
+/// A number of each fault's cases, or all.
 fn drawn(table: Table, cases: Vec<Case>, of_each: usize, dice: &mut Dice) -> Vec<Case> {
     if long() {
         return cases;

@@ -1,5 +1,5 @@
-//! The processes of one benchmark: all begin at one instant, each reports once, and nobody is
-//! waited for in vain.
+//! The processes of one benchmark: all begin at one instant, each reports once, and a dead one is
+//! not waited for.
 //!
 //! A process waits for lines on its standard input until there are no more, so it never ends by
 //! itself. Invariant: while a report is awaited, the end of *any* of the processes and Ctrl-C end
@@ -18,12 +18,12 @@ use std::process::ExitStatus;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
-/// All begin this long after they are told to.
+/// All begin this long after the command to begin.
 const LEAD: Duration = Duration::from_millis(5);
-/// How often to look whether all live, and whether somebody wants the end.
+/// How often to check whether all processes live, and whether a signal has come.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What every process is told.
+/// The orders of every process.
 #[derive(Serialize, Deserialize)]
 struct Order<J> {
     /// The process that started it, with which it dies.
@@ -41,7 +41,7 @@ pub struct Crew {
 }
 
 impl Crew {
-    /// Nobody yet; `benchmark` is the word behind `hold bench`.
+    /// No process yet; `benchmark` is the word after `hold bench`.
     pub fn new(benchmark: &'static str) -> Result<Crew> {
         Ok(Crew { benchmark, interrupt: Interrupt::watch()?, workers: Vec::new() })
     }
@@ -54,13 +54,13 @@ impl Crew {
             let order = serde_json::to_string(&order)?;
             let words = ["bench", self.benchmark, "--worker", &order].map(str::to_owned);
             self.workers.push(Worker::start(&name, &words, &[])?);
-            // One after the other: they begin to share what is shared in a known order.
+            // One after the other, so that they open the shared structures in a known order.
             self.receive(number)?;
         }
         Ok(())
     }
 
-    /// Lets all begin at one instant, and says which, in nanoseconds of the common clock.
+    /// Lets all begin at one instant, and returns it, in nanoseconds of the common clock.
     pub fn begin(&mut self) -> Result<u64> {
         let start_ns = now_ns() + LEAD.as_nanos() as u64;
         self.tell(&start_ns.to_string())?;
@@ -71,7 +71,7 @@ impl Crew {
     pub fn tell(&mut self, line: &str) -> Result<()> {
         for worker in &mut self.workers {
             if worker.send(line).is_err() {
-                // It reads as long as it lives.
+                // A process reads as long as it lives.
                 let status = worker.wait()?;
                 return Err(ended(worker, status));
             }
@@ -84,7 +84,7 @@ impl Crew {
         Ok(serde_json::from_str(&self.receive(number)?)?)
     }
 
-    /// Lets everybody end in good order.
+    /// Lets all processes end normally.
     pub fn dismiss(mut self) -> Result<()> {
         for worker in &mut self.workers {
             let status = worker.wait()?;
@@ -105,7 +105,7 @@ impl Crew {
         }
     }
 
-    /// Trouble if somebody has died, or if the person at the terminal wants the end.
+    /// Trouble if a process has died, or after Ctrl-C.
     fn look(&mut self) -> Result<()> {
         if self.interrupt.came() {
             return Err(Trouble::Interrupted);
@@ -123,8 +123,8 @@ fn ended(worker: &Worker, status: ExitStatus) -> Trouble {
     Trouble::new(format!("{} ended in the middle of its work: {status}", worker.name))
 }
 
-/// The process's side: its job, once it has made sure that it dies with its starter and runs where
-/// it should.
+/// The process's side: its job, once it is set up to die with its starter and to run on its
+/// processor.
 pub fn job<J: DeserializeOwned>(order: &str) -> Result<J> {
     let Order { starter, cpu, job } = serde_json::from_str(order)?;
     worker::die_with(starter)?;
@@ -142,7 +142,7 @@ pub fn perform<R: Serialize>(work: impl FnOnce(u64) -> Result<R>) -> Result<()> 
     spin_until(start_ns);
     let report = work(start_ns)?;
     say(&serde_json::to_string(&report)?)?;
-    // What it has open stays open until all have reported: nobody sees a peer leave while it
+    // Its handles stay open until all have reported: no process sees a peer leave while it
     // measures.
     while worker::command()?.is_some() {}
     Ok(())

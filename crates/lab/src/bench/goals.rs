@@ -1,16 +1,16 @@
-//! The figures of the forerunners and the goals that follow from them.
+//! The results of the predecessors and the goals that follow from them.
 //!
 //! They were measured on *another* machine (2 cores of a virtual AMD EPYC, 24 GiB, Linux 6.18),
-//! so a ratio to them is a hint, not a result; `bench/` measures rivals beside this project in one
-//! run. Whoever shows them must say so: [`NOTE`].
+//! so a ratio to them is a hint, not a result; `bench/` measures rivals and this project in one
+//! run. Every table that shows them must add [`NOTE`].
 
-/// What every table with these figures must say.
+/// The note of every table with these results.
 pub const NOTE: &str = "* SharedHashFile's, Localmemcache's, Olive's and libworld's results are \
                         from another machine (2 virtual EPYC\n  cores); the ratio to them is a \
                         hint. Ratios from one run on one machine come from the project's\n  \
                         bench/ folder.";
 
-/// A forerunner's figure and what is wanted of this project in terms of it.
+/// A predecessor's result and the goal of this project in terms of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Goal {
     /// The figure, in the metric's unit.
@@ -50,7 +50,7 @@ pub const P9999_PUT_NS: f64 = 100e3;
 /// Localmemcache's own loop, in milliseconds for 2 million turns.
 pub const LOCALMEMCACHE_MS: Goal = Goal { theirs: 655.0, ratio: 0.5 };
 
-/// Gets per second beside a private hash map measured in the same run.
+/// Gets per second compared with a private hash map measured in the same run.
 pub const PRIVATE_RATIO: f64 = 1.5;
 
 /// A channel's round trip by that of a bare cache line in the same run, at most.
@@ -76,7 +76,7 @@ pub fn replication(replicas: usize) -> Option<Goal> {
     }
 }
 
-/// A figure beside the goal for it: theirs, the ratio, the goal; dashes if there is none.
+/// A result and its goal: theirs, the ratio, the goal; dashes if there is none.
 pub fn compare(goal: Option<Goal>, ours: f64, sign: &str, text: fn(f64) -> String) -> [String; 3] {
     match goal {
         Some(Goal { theirs, ratio }) => {

@@ -13,13 +13,13 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 const WORKLOAD: &str = "loop";
-/// The turns that the forerunner's figure is for.
+/// The number of turns in the predecessor's result.
 const THEIR_TURNS: u64 = 2_000_000;
 
 /// Options of `hold bench loop`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Number of sets, and of gets
+    /// Number of sets, and also of gets
     #[arg(long, value_name = "N", default_value_t = THEIR_TURNS)]
     turns: u64,
 
@@ -39,7 +39,7 @@ pub struct Args {
 /// Runs the loop.
 pub fn measure(args: &Args) -> Result<Results> {
     if args.runs == 0 || args.keys == 0 || args.turns == 0 {
-        return Err(Trouble::new("--turns, --keys and --runs must be at least 1"));
+        return Err(Trouble::new("expected at least 1 for --turns, --keys and --runs"));
     }
     let own = || PathBuf::from(format!("./bench-loop-{}.hold", std::process::id()));
     let path = args.path.clone().unwrap_or_else(own);
@@ -84,7 +84,7 @@ pub fn lines(results: &Results) -> Vec<String> {
     let value = |metric| results.value(COMMONHOLD, WORKLOAD, metric).unwrap_or(f64::NAN);
     let (ms, turns) = (value("time_ms"), value("turns"));
     let goals::Goal { theirs, ratio } = goals::LOCALMEMCACHE_MS;
-    // Their time scales with the turns; ours was measured for just these.
+    // Their time scales with the turns; ours was measured for exactly these.
     let theirs = theirs * turns / THEIR_TURNS as f64;
     let row = [
         format!("{turns:.0} x (set + get)"),

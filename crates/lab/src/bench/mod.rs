@@ -1,21 +1,21 @@
-//! `hold bench`: how fast this machine does what the project promises.
+//! `hold bench`: measures the speed of everything that the project promises, on this machine.
 //!
 //! - `map`: many processes on one map, the workload of SharedHashFile's own benchmark
 //! - `local_loop`: the loop of Localmemcache's own benchmark, one process, a file
-//! - `private`: one process, beside a hash map of its own memory
+//! - `private`: one process, compared with a hash map in its own memory
 //! - `channel`: messages from one process to others, throughput and latency
 //! - `queue`: elements that two processes move, SharedHashFile's own definition
 //! - `log`: lines of many processes, collected by one
 //! - `replicate`: a map's changes, sent to many replicas; libworld's own benchmark
 //! - `files`: the client of a file server: requests, every answer checked; all combinations of a
 //!   server's choices
-//! - `goals`: the forerunners' figures and the goals; `table`: how results are shown
-//! - `crew`: the processes of a run, and that none is waited for in vain
-//! - `pace`, `timeline`, `percentiles`: a rate, what happened when, how latency is told; `plot`:
-//!   curves of it
+//! - `goals`: the predecessors' results and the goals; `table`: tables of results
+//! - `crew`: the processes of a run; a dead one is not waited for
+//! - `pace`, `timeline`, `percentiles`: a rate, events over time, the percentiles of latency;
+//!   `plot`: curves of them
 //!
 //! Rivals that need servers or heavy libraries are in the `bench/` folder of the project.
-//! Invariant: nothing is measured that was not also checked to be right.
+//! Invariant: every measured operation is also checked for its correct result.
 
 mod channel;
 mod crew;
@@ -59,7 +59,7 @@ enum Workload {
     /// Elements that two processes move between two queues
     #[command(after_help = flowing(queue::EXAMPLES))]
     Queue(queue::Args),
-    /// Lines that many processes write and one collects: their cost, their rate
+    /// Lines that many processes write and one collects: cost and rate
     #[command(after_help = flowing(log::EXAMPLES))]
     Log(log::Args),
     /// A map's changes, sent to many replicas
@@ -70,7 +70,7 @@ enum Workload {
     Files(Box<files::Args>),
 }
 
-/// Measures, or does the work of one measured process.
+/// Measures, or runs one of the measured processes.
 pub fn run(args: &Args, json: bool) -> commonhold_terminal::failure::Result<ExitCode> {
     let done = match &args.workload {
         Workload::Map(args) => map::run(args, json),
@@ -89,7 +89,7 @@ pub fn run(args: &Args, json: bool) -> commonhold_terminal::failure::Result<Exit
     done.map(|()| ExitCode::SUCCESS).map_err(Trouble::into_failure)
 }
 
-/// Shows `results` as JSON, or to people as `lines` makes them.
+/// Prints `results` as JSON, or as the `lines` for people.
 fn show(results: &Results, json: bool, lines: &dyn Fn(&Results) -> Vec<String>) -> Result<()> {
     if json {
         return say(&results.to_json()?);

@@ -1,7 +1,7 @@
 //! A constant rate without coordinated omission.
 //!
 //! Turn `n` is due at the start plus `n` periods, whether or not the one before was on time, and
-//! its latency counts from then. Whoever is held up is so charged for everything that should have
+//! its latency counts from then. So a process that is delayed pays for every turn that should have
 //! happened meanwhile. (The term is Gil Tene's, "How NOT to Measure Latency".) Invariant: the
 //! instants depend on the start and the rate alone.
 
@@ -11,12 +11,12 @@ use commonhold::channel::Wait;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// What was due before the end is done for so long after it: to leave out the latest of all would
-/// be an omission, too.
+/// How long after the end the turns that were due before it are still done: to leave out the
+/// latest of all would be an omission, too.
 pub const GRACE_NS: u64 = 1_000_000_000;
 
 const SECOND: u64 = 1_000_000_000;
-/// A sleep may end so much late; the rest is spun.
+/// The most by which a sleep may end late; the rest of a wait spins.
 const MARGIN_NS: u64 = 200_000;
 
 /// How a process waits: for messages, for room, for an instant.
@@ -37,7 +37,7 @@ impl Waiting {
         }
     }
 
-    /// As options and reports call it.
+    /// Its name in options and reports.
     pub fn name(self) -> &'static str {
         match self {
             Waiting::Spin => "spin",
@@ -65,7 +65,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// So many turns per second from `start_ns` on; `None` for 0, which means as fast as possible.
+    /// `rate` turns per second from `start_ns` on; `None` for 0, which means as fast as possible.
     pub fn new(start_ns: u64, per_second: u64) -> Option<Pace> {
         (per_second > 0).then_some(Pace { start_ns, per_second })
     }

@@ -1,12 +1,11 @@
-//! The latencies that are reported, under which metric, and how they are shown: the percentiles of
-//! Olive's own tool.
+//! The latencies to report, their metrics and their form: the percentiles of Olive's own tool.
 
 use crate::workload::{
     latency::{Latencies, show},
     results::Results,
 };
 
-/// What is read off a histogram: label, metric, share of all that are at most so long.
+/// The values of a histogram: label, metric, share of all durations that are at most this long.
 pub const PERCENTILES: [(&str, &str, f64); 15] = [
     ("min", "latency_ns_min", 0.0),
     ("1", "latency_ns_p1", 0.01),

@@ -1,7 +1,7 @@
-//! One process, random get and copy: a map in a hold beside `HashMap<Vec<u8>, Vec<u8>>` of
-//! hashbrown, with its own fast hash function, in the same process and interleaved in one run.
+//! One process, random get and copy: a map in a hold compared with hashbrown's `HashMap<Vec<u8>,
+//! Vec<u8>>` and its own fast hash function, in the same process and interleaved in one run.
 //!
-//! What is compared is what sharing costs somebody who shares with nobody. Losses are shown.
+//! It measures the cost of sharing for a process that shares with no other. Losses are shown.
 
 use super::{goals, table};
 use crate::workload::{
@@ -64,7 +64,9 @@ impl Args {
 /// Fills both maps and takes turns in reading them.
 pub fn measure(args: &Args) -> Result<Results> {
     if args.key_size < 8 || args.keys == 0 || args.gets == 0 || args.rounds == 0 {
-        return Err(Trouble::new("--key-size must be at least 8, other numbers at least 1"));
+        return Err(Trouble::new(
+            "expected at least 8 for --key-size, and at least 1 for all others",
+        ));
     }
     let name = PathBuf::from(format!("bench-private-{}", std::process::id()));
     let temporary = TemporaryHold::create(&name, None, false)?;
@@ -105,7 +107,7 @@ fn compare(
     Ok(())
 }
 
-/// Gets a key's value and tells its first byte: outer none if absent, inner none if empty.
+/// Gets a key's value and returns its first byte: outer `None` if absent, inner `None` if empty.
 trait Get: FnMut(&[u8]) -> Result<Option<Option<u8>>> {}
 impl<F: FnMut(&[u8]) -> Result<Option<Option<u8>>>> Get for F {}
 

@@ -1,8 +1,8 @@
-//! What happened when: counts and latencies of equal intervals, recorded by one process, merged
-//! from several.
+//! Events over time: counts and latencies of equal intervals, recorded by one process, merged from
+//! several.
 //!
-//! All memory is touched before the first interval. What arrives before it is the warm-up, which
-//! counts for nothing; what arrives after the last one counts for that.
+//! All memory is touched before the first interval. Messages before it belong to the warm-up and do
+//! not count; messages after the last one count for that.
 
 use crate::workload::{
     Result, Trouble,
@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Each interval takes 200 KiB in every process.
 const MOST: u64 = 1000;
 
-/// Which intervals there are.
+/// The intervals.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Span {
     /// From the start to the first interval.
@@ -35,13 +35,14 @@ impl Span {
             interval_ns: interval.as_nanos().max(1) as u64,
         };
         if interval.is_zero() {
-            return Err(Trouble::new("--interval must be more than 0"));
+            return Err(Trouble::new("expected an --interval of more than 0"));
         }
         match span.count() {
-            0 => Err(Trouble::new("--seconds must be more than 0")),
+            0 => Err(Trouble::new("expected --seconds of more than 0")),
             1..=MOST => Ok(span),
             count => Err(Trouble::new(format!(
-                "{count} intervals are more than {MOST}; raise --interval or lower --seconds"
+                "expected at most {MOST} intervals, got {count}; raise --interval or lower \
+                 --seconds"
             ))),
         }
     }
@@ -75,7 +76,7 @@ pub struct Interval {
     pub count: u64,
     /// How much is known to be missed.
     pub missed: u64,
-    /// How long what was timed took.
+    /// The latencies.
     pub latencies: Latencies,
 }
 
@@ -95,7 +96,7 @@ pub struct PackedTimeline(Vec<(u64, u64, Packed)>);
 pub struct Timeline {
     /// Which they are.
     pub span: Span,
-    /// What happened in each.
+    /// The events of each.
     pub intervals: Vec<Interval>,
 }
 

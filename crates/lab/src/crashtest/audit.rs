@@ -1,8 +1,8 @@
-//! The comparison between rounds: nobody works, everybody is dead or has finished, and everything
-//! must be as the ledger says.
+//! The comparison between rounds: every process is dead or has finished, and everything must agree
+//! with the ledger.
 
 use super::caretaker::BACKUP;
-use super::compare::settle;
+use super::compare::reconcile;
 use super::messages::Messages;
 use super::plan::{
     COUNTERS, GROWING, INCARNATION, KEYS, Maps, counted, counter_key, growing_key, growing_value,
@@ -15,7 +15,7 @@ use crate::workload::{Result, Trouble};
 use commonhold::Hold;
 use commonhold::hold::CheckReport;
 
-/// Compares everything; trouble at the first thing that is wrong.
+/// Compares everything; trouble at the first difference.
 pub fn audit(supervisor: &mut Supervisor) -> Result<()> {
     supervisor.report.recovered += supervisor.hold.sweep()? as u64;
     check(supervisor.hold)?;
@@ -24,18 +24,18 @@ pub fn audit(supervisor: &mut Supervisor) -> Result<()> {
     let ledger = supervisor.ledger;
     supervisor.report.changes = 0;
     for lane in 0..ledger.lanes() {
-        supervisor.report.unheard += settle(lane, ledger, &maps, true)?;
+        supervisor.report.unheard += reconcile(lane, ledger, &maps, true)?;
         supervisor.report.changes += changes(supervisor, lane)?;
     }
     compare_counters(supervisor, &maps)?;
     compare_growing(supervisor, &maps)?;
     Messages::open(supervisor.hold)?.look()?;
     restore_backup(supervisor)?;
-    // What the comparison itself did must leave nothing, either.
+    // The comparison itself must leave nothing behind, either.
     check(supervisor.hold)
 }
 
-/// A check of a hold in which nobody works: nothing in flight, nothing leaked.
+/// A check of a hold at rest: nothing in flight, nothing leaked.
 pub fn check(hold: &Hold) -> Result<()> {
     let CheckReport { ok, problems, allocated, reachable, in_flight, .. } = hold.check()?;
     if ok && problems.is_empty() && allocated == reachable && in_flight == 0 {
@@ -73,7 +73,9 @@ fn compare_counters(supervisor: &mut Supervisor, maps: &Maps) -> Result<()> {
             let value = maps.counts.get(&key)?;
             let there = counter_value(&key, plain, value.as_deref())?;
             ahead += there.checked_sub(acknowledged).ok_or_else(|| {
-                Trouble::new(format!("{key} is {there}; {acknowledged} changes were acknowledged"))
+                Trouble::new(format!(
+                    "{key}: expected {acknowledged}, the acknowledged changes, got {there}"
+                ))
             })?;
         }
     }
@@ -114,7 +116,7 @@ fn compare_growing(supervisor: &Supervisor, maps: &Maps) -> Result<()> {
     Ok(())
 }
 
-/// Restores the last complete backup into another hold and looks at every pair of it.
+/// Restores the last complete backup into another hold and verifies every pair of it.
 fn restore_backup(supervisor: &mut Supervisor) -> Result<()> {
     let folder = supervisor.paths.folder;
     let backup = folder.join(BACKUP);
@@ -139,7 +141,7 @@ fn restore_backup(supervisor: &mut Supervisor) -> Result<()> {
     restored.close()?;
     commonhold::hold::remove(&path, true)?;
     for entry in std::fs::read_dir(folder)? {
-        // Nobody works: backups that were only begun belong to the dead.
+        // No process works: unfinished backups belong to the dead.
         std::fs::remove_file(entry?.path())?;
     }
     supervisor.report.backups += 1;

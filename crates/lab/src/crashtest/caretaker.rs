@@ -1,7 +1,8 @@
-//! The caretaker: what administrators do while everybody works, and dies at it like the others.
+//! The caretaker: it does the work of an administrator while all others work, and is killed like
+//! them.
 //!
-//! A live check may find changes in flight, but no problem. A backup is whole when it is said to
-//! be; the supervisor restores the last one at the end of a round.
+//! A live check may find changes in flight, but no problem. A backup is complete once it is
+//! reported so; the supervisor restores the last one at the end of a round.
 
 use super::faults;
 use super::messages;
@@ -14,7 +15,7 @@ use commonhold::map::MapOptions;
 /// The name of a backup that was completed, in the run's folder.
 pub const BACKUP: &str = "complete.backup";
 
-/// Works until it is over.
+/// Works until the run is over.
 pub fn run(order: &Order) -> Result<()> {
     let ledger = Ledger::open(order)?;
     let mut rng = fastrand::Rng::with_seed(order.seed);
@@ -30,7 +31,7 @@ pub fn run(order: &Order) -> Result<()> {
     Ok(())
 }
 
-/// One task in the open hold, which is opened first if it is not.
+/// One task in the hold, which is opened first if necessary.
 fn care(order: &Order, open: &mut Option<Hold>, rng: &mut fastrand::Rng) -> Result<()> {
     let hold = match open.take() {
         Some(hold) => open.insert(hold),
@@ -82,7 +83,7 @@ fn come_and_go(hold: &Hold, rng: &mut fastrand::Rng) -> Result<()> {
     Ok(())
 }
 
-/// A backup gets its final name only when it is complete, whoever is killed when.
+/// A backup gets its final name only when it is complete, whatever process is killed.
 fn backup(hold: &Hold, order: &Order) -> Result<()> {
     let begun = order.folder.join(format!("begun-{}", std::process::id()));
     hold.backup(&begun)?;

@@ -1,8 +1,8 @@
 //! Comparing what a lane owns with the ledger, after its process has died or its thread ended.
 //!
-//! The map must be where the ledger is, except for the one change (or one batch) that the dead
-//! process had begun: that may be there or not, whole either way. Whatever is found becomes the
-//! lane's new state. Invariant: nobody else changes the lane's keys meanwhile.
+//! The map must agree with the ledger, except for the one change (or one batch) that the dead
+//! process had begun: that may be there or not, whole either way. The state found becomes the
+//! lane's new state. Invariant: no other process changes the lane's keys meanwhile.
 
 use super::plan::{
     BATCH, GROWING, IN_BATCH, KEPT_EVERY, Known, Ledger, Maps, growing_key, growing_value, grown,
@@ -11,10 +11,10 @@ use super::plan::{
 use super::value::Kind;
 use crate::workload::{Result, Trouble};
 
-/// Brings the ledger of `lane` to what is in the maps; trouble if something was lost, torn or
-/// invented. `died` tells whether a change may have been cut off. The number of changes found
-/// ahead of the ledger comes back.
-pub fn settle(lane: u32, ledger: &Ledger, maps: &Maps, died: bool) -> Result<u64> {
+/// Updates the ledger of `lane` from the maps; trouble if something was lost, torn or invented.
+/// `died` means that a change may have been cut off. Returns the number of changes found ahead of
+/// the ledger.
+pub fn reconcile(lane: u32, ledger: &Ledger, maps: &Maps, died: bool) -> Result<u64> {
     let mut ahead = 0;
     for kind in Kind::ALL {
         for (index, known) in (0..).zip(ledger.all_known(lane, kind)?) {
@@ -26,7 +26,7 @@ pub fn settle(lane: u32, ledger: &Ledger, maps: &Maps, died: bool) -> Result<u64
         }
     }
     for which in 0..GROWING.len() {
-        ahead += settle_growing(lane, ledger, maps, which)?;
+        ahead += reconcile_growing(lane, ledger, maps, which)?;
     }
     let in_batch = ledger.head(lane, IN_BATCH)? != 0;
     let allowed = if !died {
@@ -46,7 +46,7 @@ pub fn settle(lane: u32, ledger: &Ledger, maps: &Maps, died: bool) -> Result<u64
     Ok(ahead)
 }
 
-/// What key `index` is now, given what was acknowledged.
+/// The state of key `index` now, given the acknowledged one.
 fn look(maps: &Maps, kind: Kind, lane: u32, index: u64, known: Known) -> Result<Known> {
     let key = own_key(kind, lane, index);
     let value = maps.own(kind).get(&key)?;
@@ -71,7 +71,7 @@ fn look(maps: &Maps, kind: Kind, lane: u32, index: u64, known: Known) -> Result<
     }
 }
 
-fn settle_growing(lane: u32, ledger: &Ledger, maps: &Maps, which: usize) -> Result<u64> {
+fn reconcile_growing(lane: u32, ledger: &Ledger, maps: &Maps, which: usize) -> Result<u64> {
     let added = ledger.head(lane, grown(which))?;
     let key = growing_key(which, lane, added);
     let Some(value) = maps.growing[which].get(&key)? else { return Ok(0) };

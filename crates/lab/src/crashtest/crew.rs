@@ -1,7 +1,7 @@
-//! The processes of a crash test: starting them, replacing the dead, noticing what they say.
+//! The processes of a crash test: starting them, replacing the dead, reading their reports.
 //!
-//! Invariant: a process ends by our SIGKILL, or in good order once it is over. Any other end is a
-//! finding, with what the process said.
+//! Invariant: a process ends by our SIGKILL, or normally once the run is over. Any other end is a
+//! finding, with the process's own report.
 
 use super::plan::{LANES_EACH, Ledger, Order, PLACES, Role};
 use super::report::Report;
@@ -14,14 +14,14 @@ use std::path::Path;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
-/// Nobody may stand still for so long, nor take so long to finish.
+/// No process may make no progress for this long, or take this long to finish.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One process's place.
 pub struct Member {
-    /// What is started there.
+    /// The kind of process there.
     pub order: Order,
-    /// What runs there.
+    /// The process there.
     pub worker: Worker,
     seen: [(u64, u64); LANES_EACH as usize],
 }
@@ -70,7 +70,7 @@ impl Crew {
         Ok(())
     }
 
-    /// Trouble if any process has ended by itself or stands still.
+    /// Trouble if any process has ended by itself or makes no progress.
     pub fn look_after(&mut self, ledger: &Ledger) -> Result<()> {
         for member in &mut self.members {
             if member.worker.ended()?.is_some() {
@@ -82,12 +82,12 @@ impl Crew {
         Ok(())
     }
 
-    /// Waits until every process has finished in good order.
+    /// Waits until every process has finished normally.
     pub fn finish(&mut self) -> Result<()> {
         self.members.iter_mut().try_for_each(|member| member.end(false))
     }
 
-    /// Kills everybody; how many.
+    /// Kills all processes; returns their number.
     pub fn massacre(&mut self) -> Result<u64> {
         for member in &mut self.members {
             member.end(true)?;
@@ -136,7 +136,7 @@ impl Member {
         matches!(self.order.role, Role::Reader { .. })
     }
 
-    /// Trouble if it has said something, which workers do only when something is wrong.
+    /// Trouble if it has written a line, which workers do only after an error.
     pub fn listen(&self) -> Result<()> {
         match self.worker.lines().try_recv() {
             Ok(words) => Err(Trouble::new(format!("{}: {words}", self.worker.name))),
@@ -144,7 +144,7 @@ impl Member {
         }
     }
 
-    /// Ends it, by SIGKILL if `kill`, and hears its last words.
+    /// Ends it, by SIGKILL if `kill`, and reads its last lines.
     fn end(&mut self, kill: bool) -> Result<()> {
         if kill {
             self.worker.kill()?;

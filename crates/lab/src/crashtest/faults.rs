@@ -1,9 +1,9 @@
-//! `--faults`: calls that fail while others die and stand still, and the life of a worker whose
+//! `--faults`: calls that fail while other processes die and stop, and the life of a worker whose
 //! calls fail.
 //!
-//! A call that failed has happened or has not, like one whose process died in it. So a worker whose
-//! call fails does what the successor of a killed one does: it looks, and goes on from what it
-//! finds. Invariant: a call fails only with an error that a fault explains; `Damaged` and the like
+//! A failed call has happened or has not, like one whose process died in it. So a worker whose call
+//! fails does what the successor of a killed one does: it reads the state, and continues from
+//! there. Invariant: a call fails only with an error that a fault explains; `Damaged` and the like
 //! are findings.
 
 use super::plan::{Ledger, Order};
@@ -12,11 +12,11 @@ use commonhold::map::MapOptions;
 use commonhold::{ErrorKind, Hold};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
-/// How large the hold may be: so small that one tenant can take all the room.
+/// The maximum size of the hold: small enough for one tenant to take all the room.
 pub const HOLD_BYTES: u64 = 128 << 20;
-/// A worker waits for a lock so long at most, and the supervisor stops processes for longer.
+/// The most that a worker waits for a lock; the supervisor stops processes for longer.
 const LOCK_TIMEOUT: std::time::Duration = std::time::Duration::from_millis(50);
-/// The map of a tenant who takes all the room for a moment.
+/// The map of a tenant that takes all the room for a moment.
 const BALLAST: &str = "ballast";
 const BALLAST_BYTES: usize = 1 << 20;
 
@@ -41,8 +41,8 @@ pub fn explains(trouble: &Trouble) -> bool {
     }
 }
 
-/// Does it, again and again while it fails for a reason that a fault explains. A failure is counted
-/// as one of thread `thread` of the process at `order.place`. Nothing comes back if it is over.
+/// Runs `work`, again and again while it fails for a reason that a fault explains. A failure counts
+/// for thread `thread` of the process at `order.place`. Returns `None` if the run is over.
 pub fn persist<T>(
     order: &Order,
     ledger: &Ledger,
@@ -63,19 +63,19 @@ pub fn persist<T>(
     }
 }
 
-/// Lets a worker open no more descriptors than it has, or again as many as before.
+/// Lowers a worker's limit of descriptors to those that it has, or restores the limit.
 pub fn limit_descriptors(worker: &Worker, limited: bool) -> Result<()> {
     let usual = getrlimit(Resource::Nofile);
     let current = if limited { Some(0) } else { usual.current };
     let limit = Rlimit { current, maximum: usual.maximum };
     match prlimit(Pid::from_raw(worker.pid() as i32), Resource::Nofile, limit) {
-        // It has ended, and nobody has waited for it yet or somebody has.
+        // It has ended, and has been waited for or not.
         Ok(_) | Err(rustix::io::Errno::SRCH) => Ok(()),
         Err(error) => Err(std::io::Error::from(error).into()),
     }
 }
 
-/// Takes all the room of the hold, and gives it back after `meanwhile`.
+/// Takes all the room of the hold, and frees it after `meanwhile`.
 pub fn without_room(hold: &Hold, meanwhile: impl FnOnce() -> Result<()>) -> Result<()> {
     let ballast = hold.maps().open_or_create(BALLAST, MapOptions::general())?;
     let value = vec![0xba; BALLAST_BYTES];

@@ -1,10 +1,10 @@
-//! A lane at work on the keys that it alone changes: every operation there is, every answer known
-//! beforehand and compared.
+//! A lane at work on the keys that it alone changes: every kind of operation, every answer known in
+//! advance and compared.
 //!
 //! Invariant: a change is acknowledged in the ledger after the map has taken it, and the next one
 //! begins after that.
 
-use super::compare::settle;
+use super::compare::reconcile;
 use super::plan::{
     BATCH, GROWN, IN_BATCH, INCARNATION, KEPT_EVERY, KEYS, Known, Ledger, Maps, growing_key,
     growing_value, grown, own_key,
@@ -16,7 +16,7 @@ use commonhold::map::Map;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A lane and its memory of what it did.
+/// A lane and its record of its own work.
 pub struct Lane {
     /// Its number.
     pub number: u32,
@@ -28,12 +28,12 @@ pub struct Lane {
     pub ledger: Arc<Ledger>,
     /// Its choices.
     pub rng: fastrand::Rng,
-    /// How often the lane was taken up, this time included.
+    /// How often the lane was taken up, including this time.
     pub incarnation: u64,
     known: [Vec<Known>; 4],
 }
 
-/// What a lane does with a key of its own.
+/// An operation of a lane on a key of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operation {
     /// get and contains.
@@ -44,9 +44,9 @@ pub enum Operation {
     Add,
     /// replace; with a short time to live in a cache.
     Replace,
-    /// compare_exchange with what is there.
+    /// compare_exchange with the present value.
     Exchange,
-    /// compare_exchange with what is not there.
+    /// compare_exchange with another value.
     ExchangeInVain,
     /// delete or take.
     Remove,
@@ -92,7 +92,7 @@ impl Lane {
         died: bool,
         seed: u64,
     ) -> Result<Lane> {
-        settle(number, ledger, maps, died)?;
+        reconcile(number, ledger, maps, died)?;
         let incarnation = ledger.head(number, INCARNATION)? + 1;
         ledger.set_head(number, INCARNATION, incarnation)?;
         let [a, b, c, d] = Kind::ALL.map(|kind| ledger.all_known(number, kind));
@@ -182,7 +182,7 @@ impl Lane {
         self.ledger.set_head(self.number, IN_BATCH, 0)
     }
 
-    /// An operation whose answer is known for certain; the state after it comes back.
+    /// An operation whose answer is known for certain; returns the state after it.
     fn strict_step(&mut self, spot: &Spot, operation: Operation) -> Result<Known> {
         let map = &self.maps.own(spot.kind).clone();
         match operation {

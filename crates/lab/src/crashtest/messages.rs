@@ -1,9 +1,9 @@
-//! Messages under the blows: a queue, a channel and a log beside the maps.
+//! Messages while processes are killed and stopped: a queue, a channel and a log besides the maps.
 //!
-//! Their contents prove themselves, so nobody needs to know what others did: an element of the two
-//! queues at work says which one it is; a message is made from its number, and numbers leave no
-//! gap; a line names its writer and counts. Elements come to the queue for orphans as the dead left
-//! them, half written perhaps.
+//! Their contents verify themselves, so no process needs to know what others did: an element of the
+//! two queues at work names itself; a message is a function of its number, and numbers have no
+//! gaps; a line names its writer and its number. Elements arrive in the orphan queue as the dead
+//! left them, perhaps half written.
 //!
 //! Invariant: every element is in one queue, or in flight in a live process.
 
@@ -22,9 +22,9 @@ const LOST: &str = "lost";
 const AT_WORK: [&str; 2] = ["there", "back"];
 const RING_BYTES: u64 = 16 << 10;
 const RINGS: u32 = 16;
-/// For what needs to wait for nobody who lives.
+/// The time limit of calls that need not wait for a living process.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// What a consumer reads before it leaves.
+/// The number of messages that a consumer reads before it leaves.
 const READS: u32 = 60;
 /// The structures' names, and those of the ones that come and go.
 const NAMES: [&str; 3] = ["elements", "messages", "lines"];
@@ -39,13 +39,13 @@ pub struct Messages {
 }
 
 impl Messages {
-    /// Opens the structures, and makes those that are not there.
+    /// Opens the structures, and creates missing ones.
     pub fn open(hold: &Hold) -> Result<Messages> {
         let (queue, channel, log) = open(hold, NAMES)?;
         Ok(Messages { queue, channel, log, lines: 0 })
     }
 
-    /// One thing or another with one of them.
+    /// A random operation on one of them.
     pub fn step(&mut self, rng: &mut fastrand::Rng, writer: u64) -> Result<()> {
         match rng.u8(..8) {
             0..=3 => self.pass_on(rng),
@@ -79,7 +79,7 @@ impl Messages {
             stamp(&element, from)?;
             stamped.add(element)?;
         }
-        // One is moved as one, now and then together with another one pulled.
+        // A single element moves by itself, now and then together with another pulled one.
         if stamped.len() == 1
             && let Some(element) = stamped.pop()
         {
@@ -133,7 +133,7 @@ impl Messages {
                 next += received.missed;
             }
             if received.sequence != next || buffer != message(next) {
-                let what = format!("message {next} was expected, {} came", received.sequence);
+                let what = format!("expected message {next}, got {}", received.sequence);
                 return Err(Trouble::new(format!("{policy:?} consumer: {what}, or it is torn")));
             }
             next += 1;
@@ -160,7 +160,7 @@ impl Messages {
         }
     }
 
-    /// Looks at everything while nobody works.
+    /// Verifies everything while no process works.
     pub fn look(&self) -> Result<()> {
         self.look_at_elements()?;
         self.look_at_messages()?;
@@ -189,7 +189,8 @@ impl Messages {
         }
     }
 
-    /// All that is kept can be read, and whoever died at either end keeps nobody from sending.
+    /// All kept messages can be read, and a dead process at either end prevents no other from
+    /// sending.
     fn look_at_messages(&self) -> Result<()> {
         let mut consumer = self.channel.consumer(Join::Oldest, Policy::Lossless)?;
         let (mut buffer, mut next) = (Vec::new(), consumer.sequence());
@@ -236,7 +237,7 @@ impl Messages {
     }
 }
 
-/// Makes structures of every kind and drops them, unless somebody else has them open.
+/// Creates structures of every kind and drops them, unless another process has them open.
 pub fn come_and_go(hold: &Hold) -> Result<()> {
     drop(open(hold, PASSING)?);
     let [queue, channel, log] = PASSING;
@@ -263,7 +264,7 @@ fn open(hold: &Hold, names: [&str; 3]) -> Result<(Queue, Channel, Log)> {
     ))
 }
 
-/// Looks at what the last one has written into an element of that queue, and writes the next.
+/// Verifies the stamp of the last owner in an element of that queue, and writes the next stamp.
 fn stamp(element: &Element<'_>, queue: &str) -> Result<()> {
     let id = u64::from(element.id());
     let mut bytes = [0; ELEMENT_BYTES];
@@ -283,7 +284,7 @@ fn stamped(id: u64, count: u64) -> [u8; ELEMENT_BYTES] {
     bytes
 }
 
-/// What message `number` says, in a length of its own.
+/// The contents of message `number`, with a length of its own.
 fn message(number: u64) -> Vec<u8> {
     let len = 8 + (number.wrapping_mul(0x9e37_79b9) % 700) as usize;
     number.to_le_bytes().into_iter().cycle().take(len).collect()

@@ -1,17 +1,17 @@
-//! `hold crashtest`: tries to break a hold by killing and stopping its users, and says whether it
-//! did.
+//! `hold crashtest`: tries to break a hold by killing and stopping its users, and reports the
+//! result.
 //!
 //! Writers, readers and a caretaker work on one hold while the supervisor kills and stops them at
-//! instants of chance. What writers were told is in the `plan::Ledger`, which no kill can take
-//! back; everything anybody reads is held against it.
+//! random instants. The `plan::Ledger` has every acknowledgement, and no kill can revoke it;
+//! everything that any process reads is compared with it.
 //!
-//! - `plan`: maps, keys, who owns what, the ledger; `value`: values that prove themselves
-//! - `messages`: a queue, a channel and a log beside the maps
+//! - `plan`: maps, keys, their owners, the ledger; `value`: self-verifying values
+//! - `messages`: a queue, a channel and a log besides the maps
 //! - `writer` with `lane` and `shared`, `reader`, `caretaker`: the processes
-//! - `faults`: calls that fail, and what a worker does then
-//! - `supervisor` with `crew`: the blows; `compare`, `audit`: the comparisons
+//! - `faults`: calls that fail, and the reaction of a worker
+//! - `supervisor` with `crew`: kills and stops; `compare`, `audit`: the comparisons
 //! - `steps` with `tasks`: the same at every named step of the library (cargo feature `steps`)
-//! - `report`: what was done and found
+//! - `report`: counts and findings
 //!
 //! Invariant: the first wrong answer ends the test with exit code 1 and a text that names it.
 
@@ -50,15 +50,15 @@ use tempfile::TempDir;
 /// Options of `hold crashtest`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// How long to kill and stop processes at random, in seconds
+    /// How long to kill and stop processes at random instants, in seconds
     #[arg(long, value_name = "N", default_value_t = 60.0)]
     seconds: f64,
 
-    /// Writing processes
+    /// Number of writing processes
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=30))]
     writers: u32,
 
-    /// Reading processes
+    /// Number of reading processes
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=30))]
     readers: u32,
 
@@ -75,13 +75,13 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 
-    /// Make calls fail, too: processes run out of descriptors, the hold out of room, and processes
-    /// stop for longer than others wait for their locks (a build with the named steps also makes
-    /// single system calls fail)
+    /// Also make calls fail: processes run out of descriptors, the hold runs out of room, and
+    /// processes stop for longer than others wait for their locks (a build with the named steps
+    /// also makes single system calls fail)
     #[arg(long)]
     faults: bool,
 
-    /// Leave out the named steps (in a build that has them)
+    /// Skip the named steps (in a build that has them)
     #[arg(long)]
     no_steps: bool,
 
@@ -96,12 +96,12 @@ pub fn run(args: &Args, json: bool) -> commonhold_terminal::failure::Result<Exit
         return work(order).map_err(Trouble::into_failure);
     }
     if !(0.0..=1e7).contains(&args.seconds) {
-        return Err(Failure::usage("--seconds must be between 0 and 10000000"));
+        return Err(Failure::usage("expected --seconds between 0 and 10000000"));
     }
     test(args, json).map_err(Trouble::into_failure)
 }
 
-/// A worker's life; what is wrong is said on standard output, for the supervisor.
+/// A worker's life; it reports an error on standard output, for the supervisor.
 fn work(order: &str) -> Result<ExitCode> {
     #[cfg(feature = "steps")]
     if let Some(case) = steps::Case::parse(order) {
@@ -138,7 +138,7 @@ fn test(args: &Args, json: bool) -> Result<ExitCode> {
     report.interrupted = interrupt.came();
     match done {
         Err(Trouble::ReaderGone) => return Err(Trouble::ReaderGone),
-        // One of its processes has heard of it before this one, perhaps.
+        // One of its processes may have received the signal before this one.
         Err(Trouble::Interrupted) if interrupt.comes_within(interrupt::MOMENT) => {
             (report.passed, report.interrupted) = (true, true);
         }
@@ -176,7 +176,7 @@ fn at_steps(_: &Args, _: &mut Report, _: &Interrupt, _: bool) -> Result<()> {
     Ok(())
 }
 
-/// Kills and stops at instants of chance.
+/// Kills and stops at random instants.
 fn at_chance(args: &Args, json: bool, interrupt: &Interrupt, report: &mut Report) -> Result<()> {
     let name = args.hold.clone().unwrap_or_else(|| own_name("crashtest"));
     let max_bytes = args.faults.then_some(faults::HOLD_BYTES);
@@ -184,7 +184,7 @@ fn at_chance(args: &Args, json: bool, interrupt: &Interrupt, report: &mut Report
     Maps::create(temporary.hold())?;
     Messages::open(temporary.hold())?;
     let ledger = Ledger::create(args.writers * LANES_EACH)?;
-    let folder = folder_beside(temporary.path())?;
+    let folder = folder_next_to(temporary.path())?;
     let paths = Paths {
         hold: temporary.path(),
         ledger: &ledger,
@@ -216,7 +216,7 @@ fn own_name(what: &str) -> PathBuf {
 }
 
 /// A folder for backups in the folder that `path` is in, gone when the run is over.
-fn folder_beside(path: &Path) -> Result<TempDir> {
+fn folder_next_to(path: &Path) -> Result<TempDir> {
     let parent = path.parent().unwrap_or(Path::new("/"));
     Ok(tempfile::Builder::new().prefix("crashtest-").tempdir_in(parent)?)
 }

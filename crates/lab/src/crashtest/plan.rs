@@ -1,10 +1,10 @@
-//! The plan that all processes of a crash test follow: maps, keys, who owns what, and the ledger.
+//! The plan that all processes of a crash test follow: maps, keys, their owners, and the ledger.
 //!
-//! A **lane** is one writing thread's place: its keys are changed by it alone, so that it knows
-//! what every answer must be. The **ledger** is the run's board: for every owned key one word,
-//! `number of the last acknowledged change << 1 | present`. A lane changes one key, then writes
-//! the word; so when its process is killed at any instant, exactly one change may be ahead of the
-//! ledger (a batch, if the lane said that it began one), and none may be behind.
+//! A **lane** is one writing thread's place: only this thread changes its keys, so it knows what
+//! every answer must be. The **ledger** is the run's board: for every owned key one word, `number
+//! of the last acknowledged change << 1 | present`. A lane changes one key, then writes the word;
+//! so when its process is killed at any instant, exactly one change may be ahead of the ledger (a
+//! batch, if the lane announced one), and none may be behind.
 
 use super::value::{Kind, Stamp};
 use crate::workload::{Result, board::Board};
@@ -33,7 +33,7 @@ pub const PLACES: u64 = 64;
 
 /// The map of counters.
 pub const COUNTS: &str = "counts";
-/// The maps that anybody clears and drops at any time: general, fixed and cache.
+/// The maps that any lane clears and drops at any time: general, fixed and cache.
 pub const SCRATCH: [&str; 3] = ["scratch", "scratch-fixed", "scratch-cache"];
 /// The maps that only grow, until a round is over.
 pub const GROWING: [&str; 2] = ["growing", "growing-fixed"];
@@ -48,7 +48,7 @@ const KINDS: u64 = Kind::ALL.len() as u64;
 const LANE_HEAD: u64 = 4 + 2 * COUNTERS;
 const LANE: u64 = LANE_HEAD + KINDS * KEYS;
 
-/// What a process does.
+/// The role of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Role {
     /// Writes with the lanes `first_lane` and the next ones.
@@ -65,10 +65,10 @@ pub enum Role {
     Caretaker,
 }
 
-/// What a process is started with.
+/// The orders of a process.
 #[derive(Serialize, Deserialize, Clone)]
 pub struct Order {
-    /// What to do.
+    /// Its role.
     pub role: Role,
     /// Its place among all processes.
     pub place: u32,
@@ -84,7 +84,7 @@ pub struct Order {
     pub folder: PathBuf,
     /// Whether calls fail, too.
     pub faults: bool,
-    /// Who started it.
+    /// The process that started it.
     pub starter: u32,
 }
 
@@ -94,7 +94,7 @@ pub struct Ledger {
     lanes: u32,
 }
 
-/// What is known of an owned key.
+/// The known state of an owned key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Known {
     /// Number of the last change.
@@ -104,7 +104,7 @@ pub struct Known {
 }
 
 impl Known {
-    /// What the word says.
+    /// The state in a word of the ledger.
     pub fn from_word(word: u64) -> Known {
         Known { number: word >> 1, present: word & 1 == 1 }
     }
@@ -140,22 +140,23 @@ impl Ledger {
         self.lanes
     }
 
-    /// Whether everybody is to finish.
+    /// Whether all processes must finish.
     pub fn over(&self) -> Result<bool> {
         Ok(self.board.get(OVER)? != 0)
     }
 
-    /// Tells everybody to finish, or to go on.
+    /// Orders all processes to finish, or to continue.
     pub fn set_over(&self, over: bool) -> Result<()> {
         self.board.put(OVER, over.into())
     }
 
-    /// What thread `thread` of the process at `place` has done since it began.
+    /// The number of operations of thread `thread` of the process at `place` since it began.
     pub fn progress(&self, place: u32, thread: u32) -> Result<u64> {
         self.board.get(PROGRESS + u64::from(place * LANES_EACH + thread))
     }
 
-    /// Notes what thread `thread` of the process at `place` has done since it began.
+    /// Records the number of operations of thread `thread` of the process at `place` since it
+    /// began.
     pub fn set_progress(&self, place: u32, thread: u32, done: u64) -> Result<()> {
         self.board.put(PROGRESS + u64::from(place * LANES_EACH + thread), done)
     }
@@ -165,7 +166,7 @@ impl Ledger {
         self.board.get(READY + u64::from(place))
     }
 
-    /// Says that this process, at `place`, has opened everything and works.
+    /// Records that this process, at `place`, has opened everything and works.
     pub fn set_ready(&self, place: u32) -> Result<()> {
         self.board.put(READY + u64::from(place), u64::from(std::process::id()))
     }
@@ -196,12 +197,12 @@ impl Ledger {
         (0..self.lanes).map(|lane| self.head(lane, at)).sum()
     }
 
-    /// What is known of key `index` of `kind`, owned by `lane`.
+    /// The known state of key `index` of `kind`, owned by `lane`.
     pub fn known(&self, lane: u32, kind: Kind, index: u64) -> Result<Known> {
         self.board.get(key_word(lane, kind, index)).map(Known::from_word)
     }
 
-    /// What is known of all keys of `kind` that `lane` owns.
+    /// The known states of all keys of `kind` that `lane` owns.
     pub fn all_known(&self, lane: u32, kind: Kind) -> Result<Vec<Known>> {
         let row = self.board.get_row(key_word(lane, kind, 0), KEYS)?;
         Ok(row.into_iter().map(Known::from_word).collect())
@@ -318,12 +319,12 @@ pub struct Maps {
     own: [Map; 4],
     /// Counters.
     pub counts: Map,
-    /// What only grows within a round.
+    /// The maps that only grow within a round.
     pub growing: [Map; 2],
 }
 
 impl Maps {
-    /// Makes the maps that are not there.
+    /// Creates missing maps.
     pub fn create(hold: &Hold) -> Result<Maps> {
         for (name, options) in Kind::ALL.map(|kind| (kind.map_name(), kind.options())) {
             hold.maps().open_or_create(name, options)?;

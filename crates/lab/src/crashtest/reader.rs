@@ -1,8 +1,8 @@
-//! The reading process: reads everything in every way and holds it against the ledger.
+//! The reading process: it reads everything in every way and compares it with the ledger.
 //!
-//! The ledger is read before and after the map: what was acknowledged before the read began must
-//! be seen or be succeeded by something newer, and nothing newer than one change after the read
-//! ended can be seen. So a value that is torn, lost, of another key, or of the past is found out.
+//! It reads the ledger before and after the map: a read must return the change acknowledged before
+//! it began, or a newer one, but nothing newer than one change after its end. So it detects a value
+//! that is torn, lost, of another key, or of the past.
 
 use super::faults;
 use super::plan::{
@@ -14,7 +14,7 @@ use crate::workload::{Result, Trouble};
 use commonhold::map::{Map, Uid, Values};
 use std::collections::HashMap;
 
-/// Works until it is over.
+/// Works until the run is over.
 pub fn run(order: &Order, read_only: bool) -> Result<()> {
     let ledger = Ledger::open(order)?;
     let open = || Reader::open(order, read_only);
@@ -30,7 +30,7 @@ pub fn run(order: &Order, read_only: bool) -> Result<()> {
     Ok(())
 }
 
-/// One that reads, and remembers what it has seen.
+/// A reader, with a record of the values that it has seen.
 pub struct Reader {
     maps: Maps,
     ledger: Ledger,
@@ -69,7 +69,7 @@ impl Reader {
         })
     }
 
-    /// Reads something.
+    /// Reads something at random.
     pub fn step(&mut self) -> Result<()> {
         match self.rng.u16(..1000) {
             0..=549 => self.read_own(),
@@ -151,7 +151,7 @@ impl Reader {
         let Some(value) = self.maps.own(Kind::General).get(&key)? else { return Ok(()) };
         let read = Kind::General.read(key.as_bytes(), &value);
         let stamp = read.map_err(|why| Trouble::new(format!("{key}: {why}")))?;
-        // Each writer's numbers grow, and nobody writes an old value again.
+        // Each writer's numbers grow, and no writer writes an old value again.
         let last = self.hot.insert((key.clone(), stamp.writer), stamp.number).unwrap_or(0);
         if stamp.number < last {
             return Err(Trouble::new(format!(
@@ -264,7 +264,7 @@ impl Spot {
     }
 }
 
-/// Whether `value` is what a read between `before` and `after` may see.
+/// Whether a read between `before` and `after` may return `value`.
 fn judge(
     spot: &Spot,
     value: Option<&[u8]>,

@@ -1,14 +1,14 @@
-//! What a crash test did and found, for people and as JSON.
+//! The report of a crash test, for people and as JSON.
 
 use indicatif::HumanCount;
 use serde::Serialize;
 
-/// Everything that is counted.
+/// All counts.
 #[derive(Serialize, Default, Debug)]
 pub struct Report {
     /// Whether nothing was wrong.
     pub passed: bool,
-    /// Whether it was broken off before its end.
+    /// Whether it was interrupted before its end.
     pub interrupted: bool,
     /// Seconds that it took.
     pub seconds: f64,
@@ -16,19 +16,19 @@ pub struct Report {
     pub rounds: u64,
     /// Processes started.
     pub processes: u64,
-    /// Processes killed (SIGKILL) at an instant of chance while working.
+    /// Processes killed (SIGKILL) at a random instant while working.
     pub kills: u64,
-    /// Processes stopped (SIGSTOP) at an instant of chance.
+    /// Processes stopped (SIGSTOP) at a random instant.
     pub stops: u64,
-    /// Stops of writers during which every reader was seen to get on.
+    /// Stops of writers during which every reader was seen to make progress.
     pub readers_got_on: u64,
-    /// Times that everybody was killed at once.
+    /// Times that all processes were killed at once.
     pub massacres: u64,
     /// Operations acknowledged and compared.
     pub changes: u64,
-    /// Changes that a killed process had committed without living to hear of it.
+    /// Changes that a killed process had committed without living to see the acknowledgement.
     pub unheard: u64,
-    /// Dead participants settled by the sweeps between rounds.
+    /// Dead participants recovered by the sweeps between rounds.
     pub recovered: u64,
     /// Checks of the whole hold between rounds.
     pub checks: u64,
@@ -42,15 +42,15 @@ pub struct Report {
     pub without_descriptors: u64,
     /// Times that the hold had no room.
     pub without_room: u64,
-    /// Stops that outlasted the others' patience, during most of which another process died.
+    /// Stops that outlasted the others' patience; during most of them another process died.
     pub long_stops: u64,
     /// Cases of named steps, with the feature `steps`.
     pub step_cases: u64,
-    /// Named steps that were passed, of all.
+    /// The number of named steps that were passed.
     pub steps_met: u64,
     /// How many named steps there are; 0 without the feature.
     pub steps: u64,
-    /// Whatever was wrong, in words.
+    /// The error, in words.
     pub problems: Vec<String>,
     /// The seed, to draw the same choices again (instants still differ).
     pub seed: u64,

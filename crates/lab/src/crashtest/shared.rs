@@ -1,8 +1,8 @@
-//! A lane at work on keys that all lanes change: counters, hot keys, and scratch maps that anybody
+//! A lane at work on keys that all lanes change: counters, hot keys, and scratch maps that any lane
 //! clears and drops.
 //!
-//! What must hold: counters never go back and never lose an acknowledged increment; whatever is
-//! read is whole and belongs to its key; a dropped map says so and can be made again.
+//! Counters must never go back and never lose an acknowledged increment; every value read must be
+//! whole and belong to its key; a dropped map must report that, and can be created again.
 
 use super::lane::Lane;
 use super::plan::{
@@ -14,7 +14,7 @@ use crate::workload::{Result, Trouble};
 use commonhold::ErrorKind;
 use commonhold::map::Map;
 
-/// What a lane remembers of what it shares with others.
+/// A lane's record of the keys that it shares with others.
 #[derive(Default)]
 pub struct Shared {
     last: [u64; COUNTERS as usize],
@@ -79,7 +79,7 @@ impl Shared {
         lane.ledger.set_head(lane.number, updated(which), done)
     }
 
-    /// Changes a key that everybody changes: whatever is found must be whole.
+    /// Changes a key that all lanes change: every value found must be whole.
     pub fn hot(&mut self, lane: &mut Lane) -> Result<()> {
         let key = hot_key(lane.rng.u64(..HOT));
         let map = lane.maps.own(Kind::General);
@@ -121,7 +121,7 @@ impl Shared {
         };
         match scratch_step(lane, &map, which) {
             Ok(()) => self.scratch[which] = Some(map),
-            // Somebody dropped it: the next step makes it again.
+            // Another lane dropped it: the next step creates it again.
             Err(ScratchEnd::Gone) => {}
             Err(ScratchEnd::Wrong(trouble)) => return Err(trouble),
         }

@@ -1,12 +1,12 @@
-//! The named steps: every task is killed at every step that it passes, and stopped there; and
-//! whoever settles what a killed one left is killed at every step of recovery, too. With `--faults`
-//! every task meets every named fault.
+//! The named steps: every task is killed at every step that it passes, and stopped there; and the
+//! process that recovers after a killed one is killed at every step of recovery, too. With
+//! `--faults` every task meets every named fault.
 //!
-//! After each case the ledger must agree, and the check must find nothing leaked. While a process
-//! stands still at a step, everything must be readable. A case that takes a minute hangs.
+//! After each case the ledger must agree, and the check must find no leak. While a process is
+//! stopped at a step, everything must be readable. A case that takes a minute counts as hung.
 
 use super::audit::check;
-use super::compare::settle;
+use super::compare::reconcile;
 use super::faults;
 use super::messages::Messages;
 use super::plan::{GROWING, Ledger, Maps, Order, Role, grown};
@@ -29,14 +29,14 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// A case that takes longer hangs.
+/// A case that takes longer counts as hung.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What arms a fault in a case's process.
+/// The environment variable that arms a fault in a case's process.
 const FAULT: &str = "COMMONHOLD_FAULT";
-/// Reads of every kind while a process stands still.
+/// Reads of every kind while a process is stopped.
 const READS: u32 = 150;
 
-/// What the process of a case is started with.
+/// The orders of the process of a case.
 #[derive(Serialize, Deserialize)]
 pub struct Case {
     task: usize,
@@ -54,7 +54,7 @@ impl Case {
     }
 }
 
-/// A case's process: does the task, and dies or stops at the step that its environment names.
+/// A case's process: it runs the task, and dies or stops at the step that its environment names.
 pub fn work(case: &Case) -> Result<ExitCode> {
     worker::die_with(case.starter)?;
     let order = order(&case.hold, &case.board, &case.folder);
@@ -80,7 +80,7 @@ pub fn all(report: &mut Report, interrupt: &Interrupt, faults: bool, json: bool)
     Maps::create(&hold)?;
     Messages::open(&hold)?;
     let ledger = Ledger::create(1)?;
-    let folder = super::folder_beside(temporary.path())?;
+    let folder = super::folder_next_to(temporary.path())?;
     let order = order(temporary.path(), ledger.board().path(), folder.path());
     let reader = Reader::open(&order, true)?;
     let mut run = Run {
@@ -160,7 +160,7 @@ impl Run<'_> {
                 break;
             }
             self.meet(name);
-            self.settled(&what)?;
+            self.reconciled(&what)?;
             let what = format!("{task:?} stopped at {name}:{passing}");
             self.stopped(number, &format!("{name}:stop:{passing}"), seed, &what)?;
         }
@@ -184,7 +184,7 @@ impl Run<'_> {
         self.report.fault_cases += 1;
         self.ended(&mut worker, &what)?;
         self.report.failures = self.ledger.failures()?;
-        self.settled(&what)
+        self.reconciled(&what)
     }
 
     fn meet(&mut self, name: &'static str) {
@@ -201,7 +201,8 @@ impl Run<'_> {
         self.ended(&mut worker, what)
     }
 
-    /// Kills the task, then whoever settles it, at one step of recovery after another.
+    /// Kills the task, then the process that recovers after it, at one step of recovery after
+    /// another.
     fn recoverers_killed(
         &mut self,
         number: usize,
@@ -219,12 +220,12 @@ impl Run<'_> {
             if self.ended(&mut recoverer, &what)? {
                 self.meet(recovery);
             }
-            self.settled(&what)?;
+            self.reconciled(&what)?;
         }
         Ok(())
     }
 
-    /// Stops the task at the step, reads everything, and lets it go on or kills it.
+    /// Stops the task at the step, reads everything, and lets it continue or kills it.
     fn stopped(&mut self, task: usize, spec: &str, seed: u64, what: &str) -> Result<()> {
         self.watch.case(what);
         self.prepare()?;
@@ -241,10 +242,10 @@ impl Run<'_> {
             }
         }
         self.ended(&mut worker, what)?;
-        self.settled(what)
+        self.reconciled(what)
     }
 
-    /// Growing maps begin at nothing now and then, so that splits and doublings come again.
+    /// Growing maps start empty now and then, so that splits and doublings occur again.
     fn prepare(&mut self) -> Result<()> {
         for (which, name) in GROWING.into_iter().enumerate() {
             if self.ledger.head(0, grown(which))? > 4000 {
@@ -275,7 +276,7 @@ impl Run<'_> {
         Worker::start("the process", &args, &[(armed, spec)])
     }
 
-    /// Waits for its end; whether it was killed. Its last words are a finding.
+    /// Waits for its end; returns whether it was killed. Its last lines are a finding.
     fn ended(&self, worker: &mut Worker, what: &str) -> Result<bool> {
         if let Ok(words) = worker.lines().recv() {
             return Err(Trouble::new(format!("{what}: {words}")));
@@ -287,13 +288,13 @@ impl Run<'_> {
         Ok(was_killed(status))
     }
 
-    /// Settles and compares everything.
-    fn settled(&mut self, what: &str) -> Result<()> {
+    /// Recovers and compares everything.
+    fn reconciled(&mut self, what: &str) -> Result<()> {
         let here = |trouble: Trouble| during(what, &trouble);
         self.report.recovered += self.hold.sweep().map_err(|e| here(e.into()))? as u64;
         check(self.hold).map_err(here)?;
         let maps = Maps::open(self.hold)?;
-        self.report.unheard += settle(0, self.ledger, &maps, true).map_err(here)?;
+        self.report.unheard += reconcile(0, self.ledger, &maps, true).map_err(here)?;
         Messages::open(self.hold).and_then(|messages| messages.look()).map_err(here)?;
         match tasks::look(self.hold).map_err(here)? {
             Some(wrong) => Err(here(Trouble::new(wrong))),
@@ -306,7 +307,7 @@ fn during(what: &str, trouble: &Trouble) -> Trouble {
     Trouble::new(format!("{what}: {trouble}"))
 }
 
-/// Ends the program if a case hangs: the supervisor itself reads and sweeps, so nobody else can.
+/// Ends the program if a case hangs: the supervisor itself reads and sweeps, so it cannot do this.
 struct Watch(Arc<Mutex<(String, Instant)>>);
 
 impl Watch {

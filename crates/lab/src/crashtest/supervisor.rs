@@ -1,9 +1,9 @@
-//! The supervisor: kills and stops processes at instants of chance, and between rounds compares
-//! everything while nobody works.
+//! The supervisor: it kills and stops processes at random instants, and between rounds compares
+//! everything while no process works.
 //!
 //! Instants are drawn on a logarithmic scale from a fraction of a process's start to tens of
-//! milliseconds, so that processes die while they open the hold, claim their slot, settle what
-//! their predecessor left, and in the midst of work, and recoverers die like everybody else.
+//! milliseconds, so that processes die while they open the hold, claim their slot, recover after
+//! their predecessor, or work, and recovering processes die like all others.
 
 use super::audit;
 use super::crew::{Crew, Member, PATIENCE, Paths};
@@ -15,21 +15,21 @@ use commonhold::Hold;
 use commonhold_terminal::interrupt::Interrupt;
 use std::time::{Duration, Instant};
 
-/// Pauses between two blows, in microseconds.
+/// Pauses between two kills or stops, in microseconds.
 const PAUSE_US: std::ops::Range<u64> = 50..40_000;
-/// How long a stopped process stands still at most, in microseconds.
+/// How long a process is stopped at most, in microseconds.
 const STILL_US: std::ops::Range<u64> = 20..8_000;
-/// How long one stands still, in microseconds, while another one dies and the others' patience
+/// How long a process is stopped, in microseconds, while another one dies and the others' patience
 /// ends.
 const LONG_US: std::ops::Range<u64> = 1_000..400_000;
 /// How long calls fail, in microseconds.
 const FAULT_US: std::ops::Range<u64> = 500..60_000;
-/// Reads that every reader must finish while a writer stands still.
+/// Reads that every reader must finish while a writer is stopped.
 const READS: u64 = 20;
-/// A round takes so long, unless the whole test is shorter.
+/// The length of a round, unless the whole test is shorter.
 const ROUND: Duration = Duration::from_secs(4);
 
-/// How the test is run.
+/// The options of the test.
 pub struct Settings {
     /// Seconds in all.
     pub seconds: f64,
@@ -47,9 +47,9 @@ pub struct Supervisor<'a> {
     pub ledger: &'a Ledger,
     /// Where everything is.
     pub paths: Paths<'a>,
-    /// What has happened so far.
+    /// The counts so far.
     pub report: &'a mut Report,
-    /// Whether the run is to end early.
+    /// Whether the run must end early.
     pub interrupt: &'a Interrupt,
     rng: fastrand::Rng,
     /// Calls that failed at named faults.
@@ -70,7 +70,7 @@ impl<'a> Supervisor<'a> {
         Supervisor { hold, ledger: paths.ledger, paths, report, interrupt, rng, failed_before }
     }
 
-    /// Rounds until the time is up; `after_round` hears of each.
+    /// Runs rounds until the time is up; calls `after_round` after each.
     pub fn run(
         &mut self,
         settings: &Settings,
@@ -86,7 +86,7 @@ impl<'a> Supervisor<'a> {
     }
 
     fn round(&mut self, settings: &Settings, time: Duration) -> Result<()> {
-        self.grow_anew()?;
+        self.grow_from_empty()?;
         self.ledger.set_over(false)?;
         let Settings { writers, readers, .. } = *settings;
         let seed = self.rng.u64(..1 << 40);
@@ -111,8 +111,8 @@ impl<'a> Supervisor<'a> {
         Ok(())
     }
 
-    /// Growing maps begin at nothing, so that every round splits and doubles from the start.
-    fn grow_anew(&mut self) -> Result<()> {
+    /// Growing maps start empty, so that every round splits and doubles from the start.
+    fn grow_from_empty(&mut self) -> Result<()> {
         for (which, name) in GROWING.into_iter().enumerate() {
             self.hold.maps().drop(name)?;
             for lane in 0..self.ledger.lanes() {
@@ -122,7 +122,7 @@ impl<'a> Supervisor<'a> {
         Maps::create(self.hold).map(drop)
     }
 
-    /// One blow: kills somebody, or stops somebody for a while and maybe kills him then.
+    /// Kills a process, or stops one for a while and perhaps kills it then.
     fn strike(&mut self, crew: &mut Crew) -> Result<()> {
         if self.paths.faults && self.rng.u8(..3) == 0 {
             return self.let_fail(crew);
@@ -131,8 +131,8 @@ impl<'a> Supervisor<'a> {
     }
 
     /// Makes calls fail for a while: no room in the hold, no descriptors for one process, or a lock
-    /// that its owner keeps, because it stands still; meanwhile there may be a blow for another
-    /// one.
+    /// that its owner keeps because it is stopped; meanwhile another process may be killed or
+    /// stopped.
     fn let_fail(&mut self, crew: &mut Crew) -> Result<()> {
         let victim = self.rng.usize(..crew.members.len());
         match self.rng.u8(..8) {
@@ -145,21 +145,21 @@ impl<'a> Supervisor<'a> {
                     self.strike_one(crew)
                 })
             }
-            // One that starts needs them for what is not tested: the ledger, for one.
+            // A starting process needs descriptors for untested parts, such as the ledger.
             1..=4 if self.is_at_work(&crew.members[victim])? => {
                 self.report.without_descriptors += 1;
                 faults::limit_descriptors(&crew.members[victim].worker, true)?;
                 let time = log_uniform(&mut self.rng, FAULT_US);
                 std::thread::sleep(Duration::from_micros(time));
                 self.strike_one(crew)?;
-                // Another one may be there by now, whose limit is the usual one already.
+                // Another process may be there by now, which has the usual limit.
                 faults::limit_descriptors(&crew.members[victim].worker, false)
             }
             _ => self.stop_for_long(crew, victim),
         }
     }
 
-    /// One stands still for longer than the others wait, and perhaps another one dies.
+    /// Stops a process for longer than the others wait; perhaps another one dies.
     fn stop_for_long(&mut self, crew: &mut Crew, victim: usize) -> Result<()> {
         self.stop(crew, victim)?;
         let other = self.rng.usize(..crew.members.len());
@@ -207,8 +207,8 @@ impl<'a> Supervisor<'a> {
         Ok(self.ledger.ready(member.order.place)? == u64::from(member.worker.pid()))
     }
 
-    /// Waits until each reader that was at work has got on by some reads: a writer that stands
-    /// still, wherever it is, must not hold them up.
+    /// Waits until each reader that was at work has finished some reads: a stopped writer, wherever
+    /// it stopped, must not delay them.
     fn watch_readers(&mut self, crew: &mut Crew) -> Result<()> {
         let mut waited_for = Vec::new();
         for member in crew.members.iter().filter(|m| m.is_reader()) {
@@ -226,7 +226,7 @@ impl<'a> Supervisor<'a> {
                     "the reader at place {place} makes no progress while a writer is stopped"
                 )));
             } else {
-                // A reader that found something wrong has ended: say that instead.
+                // A reader that found an error has ended: report that instead.
                 crew.members[place as usize].listen()?;
                 std::thread::sleep(Duration::from_micros(100));
             }

@@ -1,7 +1,7 @@
-//! The tasks in which a process is killed or stopped at a named step: every kind of operation, and
-//! what opening, sweeping, growing and dropping do.
+//! The tasks in which a process is killed or stopped at a named step: every kind of operation, also
+//! opening, sweeping, growing and dropping.
 //!
-//! A task works as lane 0 of the plan, so that the ledger tells afterwards what must be there.
+//! A task works as lane 0 of the plan, so that the ledger shows afterwards what the maps must have.
 
 use super::lane::{Lane, Operation};
 use super::messages::{self, Messages};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// The map of large values.
 const LARGE: &str = "large";
 
-/// What the process of a case does.
+/// The task of the process of a case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Task {
     /// Opens and closes the hold.
@@ -50,11 +50,11 @@ pub enum Task {
     Structures,
     /// Writes in a thread that ends.
     Thread,
-    /// Settles what the dead have left.
+    /// Recovers after dead processes.
     Sweep,
-    /// Looks at everything, with all writers paused.
+    /// Checks everything, with all writers paused.
     Check,
-    /// Gives memory back.
+    /// Returns memory to the system.
     Trim,
     /// Pauses all writers.
     Freeze,
@@ -94,7 +94,7 @@ impl Task {
         rest.into_iter().chain(own).collect()
     }
 
-    /// Does it, in a process of its own.
+    /// Runs the task, in a process of its own.
     pub fn perform(self, hold: &Path, ledger: Ledger, folder: &Path, seed: u64) -> Result<()> {
         let hold = Hold::open(hold)?;
         match self {
@@ -181,7 +181,7 @@ fn scratch(hold: &Hold, which: usize) -> Result<()> {
     Ok(())
 }
 
-/// Looks at what tasks outside the ledger have left; what is wrong, if anything.
+/// Verifies the effects of tasks outside the ledger; returns the error, if there is one.
 pub fn look(hold: &Hold) -> Result<Option<String>> {
     let names: Vec<String> = hold.maps().list()?.into_iter().map(|map| map.name).collect();
     for name in names {

@@ -1,5 +1,5 @@
-//! Values that prove themselves: each is a function of its key and a number, with a checksum over
-//! both, so that a torn value, another key's value and an older state are told apart.
+//! Self-verifying values: each is a function of its key and a number, with a checksum over both, so
+//! that a torn value, another key's value and an older state can be distinguished.
 //!
 //! | kind | value |
 //! |---|---|
@@ -7,7 +7,7 @@
 //! | [`Kind::Cells`] (16 + 16) | number (8), writer (4), CRC-32 (4) |
 //! | [`Kind::Word`] (4 + 4) | number (3), lowest byte of the CRC-32 (1) |
 
-/// What kind of map a key belongs to.
+/// The kind of map of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// Any keys and values.
@@ -20,7 +20,7 @@ pub enum Kind {
     Cache,
 }
 
-/// What a value says of itself.
+/// The stamp of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stamp {
     /// Grows with each change of the key.
@@ -77,7 +77,7 @@ impl Kind {
         }
     }
 
-    /// What `value` says of itself as a value of `key`, or what is wrong with it.
+    /// The stamp of `value` as a value of `key`, or the error in it.
     pub fn read(self, key: &[u8], value: &[u8]) -> Result<Stamp, String> {
         let stamp =
             self.parse(value).ok_or_else(|| format!("{} bytes are not a value", value.len()))?;

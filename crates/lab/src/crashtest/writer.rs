@@ -1,5 +1,5 @@
-//! The writing process: a thread for each of its lanes. Threads end and begin again now and then,
-//! because a thread's end is a death of its own kind.
+//! The writing process: a thread for each of its lanes. Now and then a thread ends and another one
+//! starts, because the end of a thread is a kind of death, too.
 
 use super::faults;
 use super::lane::Lane;
@@ -11,12 +11,12 @@ use commonhold::Hold;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 
-/// Operations between two looks at whether it is over.
+/// Operations between two checks for the end of the run.
 const ROUND: u32 = 16;
-/// A thread lives for as many operations at most.
+/// The most operations in the life of a thread.
 const LIFE: u32 = 30_000;
 
-/// What all threads of the process share.
+/// The shared state of all threads of the process.
 #[derive(Clone)]
 struct Common {
     order: Order,
@@ -27,13 +27,13 @@ struct Common {
 
 /// Why a thread ended.
 enum End {
-    /// Everybody is to finish.
+    /// All processes must finish.
     Over,
-    /// Its operations are spent; the lane goes on with another thread.
+    /// Its operations are spent; the lane continues with another thread.
     Spent,
 }
 
-/// Works until it is over.
+/// Works until the run is over.
 pub fn run(order: &Order, first_lane: u32) -> Result<()> {
     let ledger = Arc::new(Ledger::open(order)?);
     let open = || {
@@ -66,12 +66,12 @@ fn spawn(common: &Common, first_lane: u32, thread: u32, died: bool, ends: &Sende
     std::thread::spawn(move || {
         let mut died = died;
         let life = || {
-            // What fails in it may have happened, as if its process had died.
+            // A failed operation may have happened, as if its process had died.
             work(&common, first_lane + thread, thread, std::mem::replace(&mut died, true))
         };
         let end = faults::persist(&common.order, &common.ledger, thread, life);
         let end = end.map(|end| end.unwrap_or(End::Over));
-        // The receiver is gone only if another lane has found something wrong.
+        // The receiver is gone only if another lane has found an error.
         let _ = ends.send((thread, end));
     });
 }
@@ -81,12 +81,12 @@ fn work(common: &Common, number: u32, thread: u32, died: bool) -> Result<End> {
     let mut lane = Lane::take_up(number, hold, maps, ledger, died, order.seed)?;
     let mut shared = Shared::default();
     let mut messages = Messages::open(hold)?;
-    // A writer of lines is a lane's life: the next one counts anew.
+    // Each life of a lane is a writer of lines of its own: the next one counts from the beginning.
     let writer = lane.incarnation << 16 | u64::from(number);
     let life = lane.rng.u32(LIFE / 10..LIFE);
     for done in 0..life {
         if done % ROUND == 0 {
-            // One that fails again and again at its beginning has not got on.
+            // A thread that fails repeatedly at its start has made no progress.
             if done > 0 {
                 ledger.set_progress(order.place, thread, u64::from(done) + lane.incarnation)?;
             }

@@ -1,4 +1,5 @@
-//! The audit at the end: every record against what the writers were told, and the hold's own check.
+//! The audit at the end: every record compared with the acknowledged edits, and the hold's own
+//! check.
 //!
 //! Each acknowledged edit must be there, exactly. The killed writer may have had one more edit
 //! that was committed but not yet acknowledged to it: one, on one character, and nothing else.
@@ -12,19 +13,19 @@ use crate::workload::{Result, board::Board};
 use commonhold::Hold;
 use commonhold::hold::CheckReport;
 
-/// What the audit found.
+/// The findings of the audit.
 pub struct Audit {
     /// Records read and compared.
     pub records: u64,
     /// Edits that were acknowledged to writers.
     pub edits: u64,
-    /// Committed edits and increments that their killed writer did not live to hear of.
+    /// Committed edits and increments whose killed writer did not live to see the acknowledgement.
     pub unheard: u64,
-    /// Dead participants whose leavings were still to be settled.
+    /// Dead participants that still had to be recovered.
     pub recovered: usize,
     /// The hold's own check.
     pub check: CheckReport,
-    /// Whatever is wrong, in words.
+    /// The errors, in words.
     pub problems: Vec<String>,
 }
 
@@ -83,7 +84,7 @@ impl Audit {
         self.unheard += ahead;
         let len = names.len()?;
         if len != all.len() as u64 {
-            self.problems.push(format!("map {NAMES} reports {len} keys, not {}", all.len()));
+            self.problems.push(format!("map {NAMES} reports {len} keys; expected {}", all.len()));
         }
         Ok(())
     }
@@ -110,7 +111,7 @@ impl Audit {
     }
 }
 
-/// Whether the record is as acknowledged (false) or one edit ahead (true), or what is wrong.
+/// Whether the record is as acknowledged (false) or one edit ahead (true), or the error in it.
 fn compare(
     character: Character,
     value: Option<&[u8]>,
@@ -142,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_and_invented_edits_are_told_from_unheard_ones() {
+    fn lost_and_invented_edits_are_distinguished_from_unacknowledged_ones() {
         assert_eq!(after(5, 5, 2), Ok(false));
         assert_eq!(after(6, 5, 2), Ok(true));
         assert!(after(4, 5, 2).unwrap_err().contains("edit 5 was acknowledged"));

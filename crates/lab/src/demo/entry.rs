@@ -1,8 +1,8 @@
-//! What the demo keeps under each code point: text that proves itself.
+//! The demo's value of each code point: self-verifying text.
 //!
 //! `LATIN SMALL LETTER A | edit 17 by writer 2 | 8d1f03aa`: the last field is the CRC-32 of the
-//! key and everything before it, so that a torn value, a value of another key or a value of
-//! another moment's bytes is found out by whoever reads it.
+//! key and everything before it, so that every reader detects a torn value, a value of another key,
+//! or a mix of two values.
 
 use super::names::Character;
 use std::io::Write;
@@ -26,7 +26,7 @@ pub fn write(out: &mut Vec<u8>, character: Character, edit: Edit) {
     write!(out, "{proof:08x}").expect("writing to memory cannot fail");
 }
 
-/// The edit that `value` shows, or what is wrong with it as a value of `character`.
+/// The edit that `value` shows, or the error in it as a value of `character`.
 pub fn read(value: &[u8], character: Character) -> Result<Edit, &'static str> {
     let (body, shown) = value.split_at_checked(value.len().wrapping_sub(8)).ok_or("too short")?;
     let shown = parse_hex(shown).ok_or("no checksum at the end")?;

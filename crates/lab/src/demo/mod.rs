@@ -1,13 +1,14 @@
-//! `hold demo`: real data, shared by several processes, one of them stopped and one killed in the
-//! middle, nothing lost.
+//! `hold demo`: several processes share real data; one is stopped and one is killed in the middle;
+//! nothing is lost.
 //!
 //! - `names`: the data set; `entry`: what is kept under each key
 //! - `work`, `reader`, `writer`: the processes
-//! - `processes`, `schedule`: starting them, and what happens to them when
-//! - `screen`, `summary`: what the audience sees
-//! - `audit`: every record compared with what its writer was told
+//! - `processes`, `schedule`: starting them, and the times at which they are stopped and killed
+//! - `screen`, `summary`: the output
+//! - `audit`: every record compared with the acknowledged edits
 //!
-//! Invariant: the exit code tells the truth, and nothing is left behind unless it was asked for.
+//! Invariant: the exit code is nonzero after any error, and nothing is left behind except with
+//! `--keep`.
 
 mod audit;
 mod entry;
@@ -55,7 +56,7 @@ pub fn run(args: &Args, json: bool) -> commonhold_terminal::failure::Result<Exit
     let done = match &args.worker {
         Some(order) => work(order).map(|()| ExitCode::SUCCESS),
         None if !(0.1..=86_400.0).contains(&args.seconds) => {
-            return Err(Failure::usage("--seconds must be between 0.1 and 86400"));
+            return Err(Failure::usage("expected --seconds between 0.1 and 86400"));
         }
         None => watched(args, json),
     };

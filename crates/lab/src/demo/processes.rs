@@ -1,6 +1,6 @@
-//! The processes of the show: starting them, hearing them, the signals they get.
+//! The processes of the show: starting them, reading their reports, sending them signals.
 //!
-//! Invariant: only the processes that the play names are stopped or killed; any other end is
+//! Invariant: only the processes that the schedule names are stopped or killed; any other end is
 //! trouble, and is reported with the process's name.
 
 use super::reader::Told;
@@ -17,12 +17,12 @@ pub const WRITERS: u32 = 3;
 /// How long the processes may take to finish once the show is over.
 const FINISH: Duration = Duration::from_secs(30);
 
-/// What a process is doing, as far as the show knows.
+/// The state of a process, as far as the show knows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
     /// Reads or writes.
     Working,
-    /// Stands still by SIGSTOP.
+    /// Was stopped by SIGSTOP.
     Stopped,
     /// Was killed by SIGKILL.
     Killed,
@@ -34,9 +34,9 @@ pub enum State {
 pub struct Member {
     /// The process.
     pub worker: Worker,
-    /// What it does.
+    /// Its role.
     pub role: Role,
-    /// What it is doing.
+    /// Its state.
     pub state: State,
     /// Operations done so far.
     pub done: u64,
@@ -44,7 +44,7 @@ pub struct Member {
     pub rate: f64,
 }
 
-/// What the readers have seen, all together.
+/// The reports of all readers together.
 pub struct Seen {
     /// Read latencies of each part of the show.
     pub latencies: [Latencies; 3],
@@ -58,7 +58,7 @@ pub struct Seen {
 pub struct Processes {
     /// Readers first, then writers.
     pub members: Vec<Member>,
-    /// What the readers told.
+    /// The reports of the readers.
     pub seen: Seen,
     sampled_ns: u64,
 }
@@ -93,7 +93,7 @@ impl Processes {
         &mut self.members[(READERS + number - 1) as usize]
     }
 
-    /// Takes in what the processes have told and done since the last call.
+    /// Takes in the reports and the progress of the processes since the last call.
     pub fn listen(&mut self, board: &Board) -> Result<()> {
         let now_ns = clock::now_ns();
         let seconds = (now_ns - self.sampled_ns).max(1) as f64 / 1e9;
@@ -110,7 +110,7 @@ impl Processes {
         Ok(())
     }
 
-    /// Waits until every process that lives has finished. The board must say that it is over.
+    /// Waits until every living process has finished. The board must show the end of the show.
     pub fn finish(&mut self) -> Result<()> {
         let deadline_ns = clock::now_ns() + FINISH.as_nanos() as u64;
         for (place, member) in self.members.iter_mut().enumerate() {
@@ -141,7 +141,7 @@ impl Member {
         Ok(())
     }
 
-    /// Lets it go on.
+    /// Lets it continue.
     pub fn go_on(&mut self) -> Result<()> {
         self.state = State::Working;
         self.worker.go_on()

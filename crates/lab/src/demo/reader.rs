@@ -1,7 +1,7 @@
-//! The reading process: reads random characters, times every read and proves every value.
+//! The reading process: it reads random characters, times every read and verifies every value.
 //!
 //! Each value must be whole, belong to its key, and never be older than one that this process
-//! has seen before. Only the read itself is timed, not the proving.
+//! has seen before. Only the read itself is timed, not the verification.
 
 use super::entry;
 use super::work::{DONE, Order, Part, Workplace};
@@ -12,17 +12,17 @@ use crate::workload::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Reads between two looks at the board.
+/// Reads between two checks of the board.
 const ROUND: u64 = 64;
-/// How often a reader tells what it has seen.
+/// How often a reader reports.
 const TELL_EVERY_NS: u64 = 200_000_000;
 
-/// What a reader tells its starter.
+/// The report of a reader to its starter.
 #[derive(Serialize, Deserialize)]
 pub struct Told {
     /// The part of the show that the latencies belong to.
     pub part: Part,
-    /// Latencies since it told last.
+    /// Latencies since its last report.
     pub latencies: Packed,
     /// Wrong values since the beginning.
     pub wrong: u64,

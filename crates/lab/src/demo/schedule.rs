@@ -1,11 +1,11 @@
-//! The play: who is stopped and killed when, and what the audience sees meanwhile.
+//! The schedule: the times at which processes are stopped and killed, and the output meanwhile.
 //!
 //! | share of the time | what happens |
 //! |---|---|
 //! | 0.30 | writer 2 is stopped (SIGSTOP) |
-//! | 0.45 | writer 3 is killed (SIGKILL), while writer 2 stands still |
-//! | 0.60 | writer 2 goes on (SIGCONT) |
-//! | 1.00 | everybody finishes |
+//! | 0.45 | writer 3 is killed (SIGKILL), while writer 2 is stopped |
+//! | 0.60 | writer 2 continues (SIGCONT) |
+//! | 1.00 | all processes finish |
 //!
 //! The signals come at whatever instruction the processes are: in the middle of a write, holding
 //! a lock, or between two operations.
@@ -21,27 +21,27 @@ use std::time::Duration;
 pub const STOPPED: u32 = 2;
 /// The writer that is killed.
 pub const KILLED: u32 = 3;
-/// The writer that nothing happens to.
+/// The writer that is neither stopped nor killed.
 pub const SPARED: u32 = 1;
 
-/// How often the processes are listened to.
+/// How often the reports of the processes are read.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Readers that tell nothing for so long hang.
+/// Readers without a report for this long count as hung.
 const SILENCE_SECONDS: f64 = 60.0;
 
 type Act = fn(&mut Play) -> Result<String>;
 
 const ACTS: [(f64, Act); 3] = [(0.30, stop), (0.45, kill), (0.60, go_on)];
 
-/// What the play found out about the writers.
+/// The findings about the writers.
 #[derive(Clone, Copy, Default)]
 pub struct Outcome {
-    /// How long the stopped writer stood still, in nanoseconds.
+    /// How long the stopped writer was stopped, in nanoseconds.
     pub stopped_ns: u64,
     /// Edits that the spared writer made in that time.
     pub spared_edits: u64,
-    /// How long the spared writer had stood without an edit when that time was over.
+    /// How long the spared writer had made no edit when that time was over.
     pub spared_waited_ns: u64,
 }
 
@@ -58,8 +58,8 @@ pub struct Play<'a> {
 
 /// Plays for `seconds` and ends the processes' work in order.
 ///
-/// Every part lasts until its readers have told of it, however slow the machine is: a part that
-/// nobody saw would show nothing.
+/// Every part lasts until its readers have reported it, however slow the machine is: a part without
+/// reports would show nothing.
 pub fn perform(
     processes: &mut Processes,
     board: &Board,
@@ -111,12 +111,12 @@ impl<'a> Play<'a> {
         self.board.put(PART, part as u64)
     }
 
-    /// Whether the readers have told of the part that is on.
+    /// Whether the readers have reported the current part.
     fn was_seen(&self) -> bool {
         self.processes.seen.latencies[self.part as usize].count() > 0
     }
 
-    /// Waits a little; trouble if the readers have told nothing for long after the part was due
+    /// Waits a little; trouble if the readers have reported nothing for long after the part was due
     /// to end.
     fn pause(&self, elapsed: f64, due: f64) -> Result<()> {
         if elapsed > due + SILENCE_SECONDS {
@@ -128,8 +128,8 @@ impl<'a> Play<'a> {
         Ok(())
     }
 
-    /// Notes since when the writer that nothing happens to has stood without an edit: it waits if
-    /// it needs a segment in which the stopped one was writing.
+    /// Records since when the spared writer has made no edit: it waits if it needs a segment in
+    /// which the stopped one was writing.
     fn watch_the_spared(&mut self) {
         let done = self.processes.writer(SPARED).done;
         if done != self.spared_last.0 {
@@ -166,7 +166,7 @@ fn kill(play: &mut Play) -> Result<String> {
 fn go_on(play: &mut Play) -> Result<String> {
     play.processes.listen(play.board)?;
     play.watch_the_spared();
-    // Only a wait that the stop can be the cause of: one that lasted until its end.
+    // Only a wait that the stop may have caused: one that lasted until the end of the stop.
     let since_ns = play.spared_last.1.max(play.stopped_at_ns);
     play.outcome.spared_waited_ns = clock::now_ns().saturating_sub(since_ns);
     play.outcome.spared_edits = play.processes.writer(SPARED).done - play.spared_at_stop;

@@ -1,5 +1,5 @@
-//! What the audience sees while the show is on: a table that stays in place on a terminal, plain
-//! lines when piped, nothing when only the result is asked for.
+//! The output during the show: a table that stays in place on a terminal, plain lines when piped,
+//! nothing if only the result is requested.
 
 use super::processes::{Member, Processes, Seen, State};
 use super::work::{Part, Role};
@@ -22,7 +22,7 @@ pub struct Frame<'a> {
     pub processes: &'a Processes,
 }
 
-/// Where the show is seen.
+/// The kind of output.
 pub enum Screen {
     /// A table on a terminal.
     Live(Live),
@@ -41,7 +41,7 @@ pub struct Live {
     title: String,
     happened: Vec<String>,
     drawn: usize,
-    settled: [f64; 16],
+    smoothed: [f64; 16],
 }
 
 impl Screen {
@@ -58,11 +58,11 @@ impl Screen {
         // A terminal that cannot hide its cursor shows it; nothing else changes.
         let _ = term.hide_cursor();
         let title = title.to_owned();
-        let settled = [0.0; 16];
-        Ok(Screen::Live(Live { term, title, happened: Vec::new(), drawn: 0, settled }))
+        let smoothed = [0.0; 16];
+        Ok(Screen::Live(Live { term, title, happened: Vec::new(), drawn: 0, smoothed }))
     }
 
-    /// Tells of a stop or a kill.
+    /// Reports a stop or a kill.
     pub fn happened(&mut self, elapsed: f64, what: &str) -> Result<()> {
         let line = format!("{elapsed:5.1} s  {what}");
         match self {
@@ -103,12 +103,12 @@ impl Live {
                 .dim()
                 .to_string(),
         );
-        for (member, settled) in frame.processes.members.iter().zip(&mut self.settled) {
-            // A little inertia, so that figures can be read.
-            *settled =
-                if *settled == 0.0 { member.rate } else { 0.7 * *settled + 0.3 * member.rate };
+        for (member, smoothed) in frame.processes.members.iter().zip(&mut self.smoothed) {
+            // A little inertia, so that the numbers are readable.
+            *smoothed =
+                if *smoothed == 0.0 { member.rate } else { 0.7 * *smoothed + 0.3 * member.rate };
             let works = matches!(member.state, State::Working | State::Done);
-            let rate = if works { *settled } else { 0.0 };
+            let rate = if works { *smoothed } else { 0.0 };
             lines.push(row(member, rate));
         }
         lines.push(String::new());
@@ -126,7 +126,7 @@ impl Live {
             text.push_str(&truncate_str(line, width.saturating_sub(1), "…"));
             text.push('\n');
         }
-        // A terminal that went away is noticed by its hang-up signal.
+        // The hang-up signal reports a terminal that went away.
         let _ = self.term.move_cursor_up(self.drawn);
         let _ = self.term.write_str(&text);
         let _ = self.term.flush();
@@ -175,7 +175,7 @@ fn latency_row(label: &str, latencies: &Latencies) -> String {
     format!("{label:<24} {count:>12} {median:>9} {p99:>9} {p999:>9} {slowest:>9}")
 }
 
-/// One line that says what goes on.
+/// One line with the current state.
 fn plain(frame: &Frame) -> String {
     let rate = |wanted: fn(&Role) -> bool| {
         let members = frame.processes.members.iter();

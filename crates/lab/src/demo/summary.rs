@@ -1,4 +1,4 @@
-//! What was shown, at the end: the table, one paragraph, or one JSON object.
+//! The summary at the end: the table and one paragraph, or one JSON object.
 
 use super::audit::Audit;
 use super::processes::{Processes, READERS, Seen, WRITERS};
@@ -10,24 +10,24 @@ use crate::workload::machine::Machine;
 use indicatif::{HumanBytes, HumanCount};
 use serde_json::{Value, json};
 
-/// All that is known at the end.
+/// The results at the end.
 pub struct Summary<'a> {
-    /// The processes and what the readers saw.
+    /// The processes and the reports of the readers.
     pub processes: &'a Processes,
-    /// What the signals did.
+    /// The effects of the signals.
     pub outcome: Outcome,
-    /// What the audit found.
+    /// The findings of the audit.
     pub audit: &'a Audit,
     /// Memory that the loaded hold took, in bytes.
     pub memory_bytes: u64,
     /// How long loading took, in seconds.
     pub load_seconds: f64,
-    /// How the hold is called, if it was kept.
+    /// The name of the hold, if it was kept.
     pub kept: Option<String>,
 }
 
 impl Summary<'_> {
-    /// Whether everything was as it must be.
+    /// Whether everything was correct.
     pub fn passed(&self) -> bool {
         self.audit.passed() && self.wrong_reads() == 0
     }
@@ -88,7 +88,7 @@ impl Summary<'_> {
         };
         format!(
             "Summary: {} names of Unicode characters went into a hold in {:.2} s and took \
-             {} of shared memory, {:.0} bytes a pair. {READERS} reading and {WRITERS} writing \
+             {} of shared memory, {:.0} bytes per pair. {READERS} reading and {WRITERS} writing \
              processes shared it, without a server. Writer {STOPPED} was stopped for {} and \
              writer {KILLED} killed, each at an arbitrary instruction; {} {} The processes made \
              {} reads, each proved by its checksum ({} wrong), and {} edits were acknowledged. At \
@@ -114,7 +114,7 @@ impl Summary<'_> {
     fn readers_sentence(&self) -> String {
         let median = |part: usize| show(self.processes.seen.latencies[part].at(0.5));
         format!(
-            "the readers read on (median {} before, {} meanwhile, {} after).",
+            "the readers continued (median {} before, {} meanwhile, {} after).",
             median(0),
             median(1),
             median(2)
@@ -170,7 +170,7 @@ fn recovered_sentence(recovered: usize) -> &'static str {
     }
 }
 
-/// `text` broken into lines of at most `width` characters, where it has words so short.
+/// `text` broken into lines of at most `width` characters, unless a word is longer.
 fn wrapped(text: &str, width: usize) -> String {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {

@@ -1,5 +1,5 @@
-//! What reading and writing processes of the demo have in common: their order of work and the
-//! places on the board.
+//! The common part of the demo's reading and writing processes: their orders and the places on the
+//! board.
 
 use super::names::{self, Character};
 use crate::workload::{Result, board::Board, worker};
@@ -27,13 +27,13 @@ pub const ACKNOWLEDGED: u64 = 64;
 /// The parts of the show.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Part {
-    /// Everybody works.
+    /// All processes work.
     Before,
-    /// One writer stands still; another one dies meanwhile.
+    /// One writer is stopped; another one dies meanwhile.
     During,
-    /// The stopped one goes on, the dead one's work has been settled.
+    /// The stopped one continues, the dead one's work has been recovered.
     After,
-    /// The end: everybody finishes.
+    /// The end: all processes finish.
     Over,
 }
 
@@ -49,7 +49,7 @@ impl Part {
     }
 }
 
-/// What a process does.
+/// The role of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Role {
     /// Reads and proves random values.
@@ -64,7 +64,7 @@ pub enum Role {
 /// The order that a worker is started with.
 #[derive(Serialize, Deserialize)]
 pub struct Order {
-    /// What to do.
+    /// Its role.
     pub role: Role,
     /// Its place among all workers.
     pub place: u32,
@@ -74,11 +74,11 @@ pub struct Order {
     pub hold: PathBuf,
     /// The run's board.
     pub board: PathBuf,
-    /// Who started it.
+    /// The process that started it.
     pub starter: u32,
 }
 
-/// A worker's open things.
+/// A worker's handles.
 pub struct Workplace {
     /// The shared map of characters.
     pub names: Map,

@@ -1,15 +1,16 @@
-//! The writing process: edits characters of its own share, counts in a counter shared by all.
+//! The writing process: it edits characters of its own share, and increments a counter shared by
+//! all.
 //!
-//! Invariant: an edit stands on the board only after the map has taken it. So at any kill the
-//! board is behind the map by at most one edit, and never ahead.
+//! Invariant: an edit stands on the board only after the map has taken it. So at any kill the board
+//! is at most one edit behind the map, and never ahead.
 
 use super::entry::{self, Edit};
 use super::work::{ACKNOWLEDGED, COUNTED, COUNTS, DONE, EDITS, Order, Part, Workplace};
 use crate::workload::Result;
 
-/// Edits between two looks at the board.
+/// Edits between two checks of the board.
 const ROUND: u64 = 64;
-/// Every so many edits the shared counter is incremented, too.
+/// The number of edits between two increments of the shared counter.
 const COUNT_EVERY: u64 = 8;
 
 /// Works until the show is over.

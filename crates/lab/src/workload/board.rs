@@ -1,8 +1,8 @@
 //! The board: 64-bit words that all processes of one run see, kept outside of any hold.
 //!
-//! It is the run's independent witness. What a writer put on the board after its change was
-//! committed is what the hold is asked for later, and a process killed between two instructions
-//! leaves its last word behind, which a pipe with its buffers would not.
+//! It is the run's independent witness. A writer records each change on the board after it was
+//! committed, and the hold must have that change later. A process killed between two instructions
+//! leaves its last word on the board, which a pipe with its buffers would not.
 //!
 //! The board is an anonymous memory file: it has no name to be left behind, and others open it
 //! through `/proc` by the starter's pid. Invariant: every word has one writer at a time.
@@ -24,7 +24,7 @@ pub struct Board {
 }
 
 impl Board {
-    /// Makes a board of `words` zeros; it is there for as long as this process.
+    /// Creates a board of `words` zeros; it exists as long as this process.
     pub fn create(words: u64) -> Result<Board> {
         let fd = memfd_create("hold-board", MemfdFlags::CLOEXEC).map_err(|e| {
             Trouble::new(format!("cannot allocate memory for the run's board: {e}"))
@@ -53,7 +53,7 @@ impl Board {
         Ok(SharedLines::of(&self.file)?)
     }
 
-    /// Where other processes open this board.
+    /// The path at which other processes open this board.
     pub fn path(&self) -> &Path {
         &self.path
     }

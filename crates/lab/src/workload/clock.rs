@@ -17,7 +17,7 @@ pub fn spin_until(start_ns: u64) {
     }
 }
 
-/// What one look at the clock costs here, in nanoseconds: the least of several rounds.
+/// The cost of reading the clock here, in nanoseconds: the least of several rounds.
 pub fn cost_ns() -> f64 {
     const LOOKS: u64 = 20_000;
     let round = || {

@@ -1,4 +1,4 @@
-//! Where a run took place: what a reader of its figures must know about the machine.
+//! The machine of a run: the facts that a reader of its results must know.
 
 use serde::Serialize;
 use std::fs;
@@ -21,7 +21,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Looks at the machine that this runs on.
+    /// The facts of this machine.
     pub fn here() -> Machine {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         Machine {

@@ -1,5 +1,4 @@
-//! What the memory of the machine does at the moment of a run: the ceiling of every figure beside
-//! it.
+//! The speed of the machine's memory at the moment of a run: the ceiling of every result.
 //!
 //! A virtual machine's memory can be ten times slower than another's, and than itself an hour ago:
 //! the host may back it only at the first touch, and each page that misses the TLB may cost two

@@ -1,16 +1,16 @@
-//! What `demo`, `bench` and `crashtest` share: processes to run, a board to see them by, chance,
-//! time and the temporary hold they work on.
+//! The shared parts of `demo`, `bench` and `crashtest`: processes, a board that they write to,
+//! random choices, time, and the temporary hold that they work on.
 //!
 //! - [`worker`]: one child process of this same program, its signals and its lines
 //! - [`board`]: words that every process of a run can read and write, outside of any hold
 //! - [`temporary`]: a hold of the run's own, which goes away however the run ends
 //! - [`random`]: seeded choices and cheap permutations
 //! - [`latency`]: recorded durations that travel between processes
-//! - [`clock`], [`results`]: time, what came out
-//! - [`pin`]: which processor a process runs on
-//! - [`machine`], [`memory`]: where it ran, and how fast memory was there
+//! - [`clock`], [`results`]: time, and the results
+//! - [`pin`]: the processor of a process
+//! - [`machine`], [`memory`]: the machine of a run, and the speed of its memory
 //!
-//! Invariant: nothing here outlives the run. Workers die with whoever started them, the board has
+//! Invariant: nothing here outlives the run. Workers die with their starter, the board has
 //! no name in any file system, and the hold deletes itself when its last user is gone.
 
 pub mod board;
@@ -27,19 +27,19 @@ pub mod worker;
 use commonhold_terminal::failure::Failure;
 use std::io::{ErrorKind, Write};
 
-/// What can go wrong in a run.
+/// The errors of a run.
 ///
-/// The runs are programs within the program: whatever fails in them ends them, so one text that
-/// names the thing and the way out is all their callers need.
+/// The runs are programs within the program: any failure ends them, so their callers need only one
+/// text that names the object and the way out.
 #[derive(Debug)]
 pub enum Trouble {
-    /// The thing, what is wrong, the way out.
+    /// The object, the problem, the way out.
     Text(String),
     /// A call of the library that failed.
     Hold(commonhold::Error),
-    /// Whoever read standard output has gone away: the run ends quietly.
+    /// The reader of standard output has gone away: the run ends quietly.
     ReaderGone,
-    /// The person at the terminal has ended it.
+    /// The user has ended it with Ctrl-C.
     Interrupted,
 }
 
@@ -63,7 +63,7 @@ impl Trouble {
     }
 }
 
-/// Writes `text` and a line end to standard output.
+/// Writes `text` and a newline to standard output.
 pub fn say(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{text}").and_then(|()| out.flush()).map_err(|error| match error.kind() {

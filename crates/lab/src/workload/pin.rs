@@ -1,8 +1,8 @@
-//! Which processor a process runs on.
+//! The processor that a process runs on.
 //!
 //! Latency depends on it: two processors that share a cache talk faster than two that do not, and a
-//! process that is moved finds its caches cold. Invariant: what was asked for is done or refused,
-//! never ignored.
+//! process that is moved finds its caches cold. Invariant: a request is fulfilled or refused, never
+//! ignored.
 
 use super::{Result, Trouble};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};

@@ -1,4 +1,4 @@
-//! What a benchmark found, in the one shape that all benchmarks of the project have:
+//! The results of a benchmark, in the one shape that all benchmarks of the project have:
 //! `{"machine": {...}, "results": [{"system", "workload", "metric", "value", "unit"}, ...]}`.
 //! Ratios are derived from it, never stored.
 
@@ -12,11 +12,11 @@ pub const COMMONHOLD: &str = "commonhold";
 /// One measured number.
 #[derive(Serialize, Clone, Debug)]
 pub struct Measured {
-    /// What was measured: `commonhold`, or a rival's name.
+    /// The measured system: `commonhold`, or a rival's name.
     pub system: String,
-    /// Under which workload, such as `map general own put`.
+    /// The workload, such as `map general own put`.
     pub workload: String,
-    /// Which quantity, such as `ops_per_s`.
+    /// The quantity, such as `ops_per_s`.
     pub metric: String,
     /// The number.
     pub value: f64,
@@ -33,7 +33,7 @@ struct Place {
     memory: Option<Memory>,
 }
 
-/// Everything one benchmark found.
+/// All results of one benchmark.
 #[derive(Serialize, Debug)]
 pub struct Results {
     machine: Place,
@@ -47,7 +47,7 @@ impl Results {
         Results { machine, results: Vec::new() }
     }
 
-    /// The same without a look at the machine's memory, which takes longer than a short run.
+    /// The same without measuring the machine's memory, which takes longer than a short run.
     pub fn here_in_short() -> Results {
         let machine = Place { machine: Machine::here(), memory: None };
         Results { machine, results: Vec::new() }
@@ -72,7 +72,7 @@ impl Results {
         self.results.iter().find(wanted).map(|r| r.value)
     }
 
-    /// Where it was measured, for people.
+    /// The machine, for people.
     pub fn place(&self) -> String {
         let memory = self.machine.memory.map(|memory| format!("\n{}", memory.line()));
         format!("{}{}", self.machine.machine.line(), memory.unwrap_or_default())

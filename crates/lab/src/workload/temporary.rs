@@ -1,8 +1,8 @@
 //! A hold of the run's own, gone when the run is over.
 //!
-//! It is made with "delete when the last user exits", so that it goes away even if every process
-//! of the run is killed; an orderly end deletes it at once. Invariant: with `keep` nothing is
-//! ever deleted.
+//! It is created with "delete when the last user exits", so that it disappears even if every
+//! process of the run is killed; an orderly end deletes it at once. Invariant: with `keep` nothing
+//! is ever deleted.
 
 use super::{Result, Trouble};
 use commonhold::{ErrorKind, Hold};
@@ -38,12 +38,12 @@ impl TemporaryHold {
         self.hold.as_ref().expect("the hold is open until it is dropped")
     }
 
-    /// Deletes it at the end after all.
+    /// Deletes it at the end, in spite of `keep`.
     pub fn discard(&mut self) {
         self.keep = false;
     }
 
-    /// Where workers open it.
+    /// The path at which workers open it.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -52,7 +52,7 @@ impl TemporaryHold {
 impl Drop for TemporaryHold {
     fn drop(&mut self) {
         if let Some(hold) = self.hold.take() {
-            // A failing close leaves the deletion below to do, and that reports.
+            // If closing fails, the deletion below still runs, and reports its error.
             let _ = hold.close();
         }
         if self.keep {

@@ -22,7 +22,7 @@ use std::sync::mpsc::{Receiver, channel};
 
 /// One child process of a run.
 pub struct Worker {
-    /// What reports call it, such as `writer 2`.
+    /// Its name in reports, such as `writer 2`.
     pub name: String,
     child: Child,
     commands: Option<ChildStdin>,
@@ -30,8 +30,8 @@ pub struct Worker {
     ended: Option<ExitStatus>,
 }
 
-/// What it means that a worker has ended as it should not. It has a process group of its own; but
-/// who tells the whole group of a run to end may do so just before a new worker has got its own.
+/// The error for a worker that has ended unexpectedly. It has a process group of its own; but a
+/// signal to the whole group of a run may come just before a new worker has its own.
 pub fn ended(what: &str, status: ExitStatus) -> Trouble {
     match status.signal() {
         Some(SIGHUP | SIGINT | SIGTERM) => Trouble::Interrupted,
@@ -40,7 +40,7 @@ pub fn ended(what: &str, status: ExitStatus) -> Trouble {
 }
 
 impl Worker {
-    /// Starts this program again with `args` as worker `name`.
+    /// Starts another process of this program with `args`, as worker `name`.
     pub fn start(name: &str, args: &[String], environment: &[(&str, &str)]) -> Result<Worker> {
         let mut command = Command::new(program());
         command.args(args).envs(environment.iter().copied());
@@ -92,7 +92,7 @@ impl Worker {
         self.signal(Signal::TERM)
     }
 
-    /// Waits until it has stopped or ended, by itself or by a signal on its way; true if stopped.
+    /// Waits until it has stopped or ended, by itself or by a pending signal; true if stopped.
     pub fn stands_still(&mut self) -> Result<bool> {
         if self.ended.is_some() {
             return Ok(false);
@@ -108,7 +108,7 @@ impl Worker {
         Ok(state.is_some_and(|s| s.stopped()))
     }
 
-    /// Lets it go on after [`Worker::stop`].
+    /// Lets it continue after [`Worker::stop`].
     pub fn go_on(&mut self) -> Result<()> {
         self.signal(Signal::CONT)
     }
@@ -137,7 +137,7 @@ impl Worker {
     }
 
     fn signal(&mut self, signal: Signal) -> Result<()> {
-        // A process that was waited for may have given its number to another.
+        // The number of a process that was waited for may belong to another process.
         if self.ended()?.is_none() {
             kill_process(self.id(), signal).map_err(std::io::Error::from)?;
         }
@@ -151,7 +151,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // Errors mean that it is gone already, which is all that is wanted.
+        // An error means that it is gone already, which is the goal.
         let _ = self.kill();
     }
 }

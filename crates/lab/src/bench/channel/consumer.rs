@@ -1,7 +1,7 @@
-//! A process that receives: verifies every message, and says when they came and how late.
+//! A receiving process: it verifies every message, and reports when it came and how late.
 //!
-//! Only timed messages cost it a look at the clock; what came since the one before is counted for
-//! the same interval.
+//! It reads the clock only for timed messages; the messages since the last timed one count for the
+//! same interval.
 
 use super::super::{
     crew,
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Whom the producer waits for, as the command says it.
+/// The policy of a consumer, as the command names it.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Manner {
     /// The producer waits without limit; nothing is lost
@@ -29,7 +29,7 @@ pub enum Manner {
 }
 
 impl Manner {
-    /// As options and reports call it.
+    /// Its name in options and reports.
     pub fn name(self) -> &'static str {
         match self {
             Manner::Lossless => "lossless",
@@ -47,16 +47,16 @@ impl Manner {
     }
 }
 
-/// What a consumer is told.
+/// The orders of a consumer.
 #[derive(Serialize, Deserialize)]
 pub struct Job {
     /// The shared hold.
     pub hold: PathBuf,
     /// Bytes of a message.
     pub message_bytes: usize,
-    /// Who waits for whom.
+    /// The policy.
     pub manner: Manner,
-    /// How long, if the producer is patient.
+    /// How long the producer waits for a patient consumer.
     pub patience: Duration,
     /// How it waits.
     pub waiting: Waiting,
@@ -64,16 +64,16 @@ pub struct Job {
     pub span: Span,
 }
 
-/// What a consumer says.
+/// The report of a consumer.
 #[derive(Serialize, Deserialize)]
 pub struct Taken {
     /// Messages, the warm-up's and the last one included.
     pub received: u64,
-    /// Messages it knows that it has missed.
+    /// Messages that it has missed, by its own count.
     pub missed: u64,
     /// How often it was dropped and joined again.
     pub dropped: u64,
-    /// When what came.
+    /// The messages over time.
     pub timeline: PackedTimeline,
 }
 
@@ -86,11 +86,11 @@ struct Receiver {
     received: u64,
     missed: u64,
     dropped: u64,
-    /// Received and missed when the clock was last looked at.
+    /// Received and missed when the clock was last read.
     told: (u64, u64),
 }
 
-/// Does a consumer's part.
+/// Runs a consumer.
 pub fn run(job: Job) -> Result<()> {
     let mut receiver = Receiver::new(job)?;
     crew::perform(|start_ns| receiver.perform(start_ns))
@@ -135,7 +135,7 @@ impl Receiver {
         Ok(Taken { received, missed, dropped, timeline: self.timeline.pack() })
     }
 
-    /// The next message; none if it was dropped and has joined again.
+    /// The next message; `None` if the consumer was dropped and has joined again.
     #[inline]
     fn receive(&mut self, bytes: &mut Vec<u8>) -> Result<Option<Received>> {
         match self.consumer.recv(bytes) {
@@ -149,8 +149,8 @@ impl Receiver {
         }
     }
 
-    /// Whether it is the next message, intact; what is missing before it must be what the library
-    /// says.
+    /// Checks that this is the next message, intact, and that the gap before it is the one that the
+    /// library reports.
     #[inline]
     fn verify(&mut self, received: Received, bytes: &[u8]) -> Result<Message> {
         let expected = self.received + self.missed;
@@ -163,8 +163,8 @@ impl Receiver {
         };
         let (Some(message), Some(gap), true) = (message, gap, is_allowed) else {
             return Err(Trouble::new(format!(
-                "message {expected} is missing, comes twice, or is not intact (message {} of {} bytes came, {} \
-                 missed before it): this must not be; please report it",
+                "message {expected} is missing, duplicated or corrupt (got message {} of {} bytes, \
+                 {} missed before it): this is a bug; please report it",
                 received.sequence,
                 bytes.len(),
                 received.missed
@@ -175,7 +175,8 @@ impl Receiver {
         Ok(message)
     }
 
-    /// Counts what came since the last time for the interval of `now_ns`; none during the warm-up.
+    /// Counts the messages since the last call for the interval of `now_ns`; none during the
+    /// warm-up.
     #[inline]
     fn tell(&mut self, now_ns: u64) -> Option<&mut Interval> {
         let (received, missed) = (self.received - self.told.0, self.missed - self.told.1);

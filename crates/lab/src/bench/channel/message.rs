@@ -1,5 +1,4 @@
-//! A message that proves itself: its number, when it was due, and a filling that is a function of
-//! both.
+//! A self-verifying message: its number, its due time, and a filling that is a function of both.
 //!
 //! | bytes | what |
 //! |---|---|
@@ -7,24 +6,24 @@
 //! | 8..16 | when it was due, in nanoseconds of the common clock; 0 if it is not timed, [`LAST`] if none follows |
 //! | 16.. | filling: words, the last one cut off |
 //!
-//! Invariant: whatever byte of a message is wrong, [`Message::read`] says so.
+//! Invariant: [`Message::read`] detects a wrong byte anywhere in a message.
 
-/// The fewest bytes of a message, so that there is a word of filling.
+/// The minimum size of a message: it has one word of filling.
 pub const LEAST_BYTES: u64 = 24;
-/// When the last message of all was due.
+/// The due time that marks the last message of all.
 pub const LAST: u64 = u64::MAX;
 
-/// What a message says.
+/// The contents of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
     /// Its number.
     pub number: u64,
-    /// When it was due.
+    /// Its due time.
     pub due_ns: u64,
 }
 
 impl Message {
-    /// Writes it into `out`, whose length is the message's.
+    /// Writes it into `out`, which has the length of the message.
     #[inline]
     pub fn write(self, out: &mut [u8]) {
         let (head, filling) = out.split_at_mut(16);

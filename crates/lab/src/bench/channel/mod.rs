@@ -1,14 +1,14 @@
 //! `hold bench channel`: throughput and latency of a channel between processes, one producer and
 //! many consumers.
 //!
-//! What Olive's own tools show, and a little more: every message is verified, a constant rate is
-//! free of coordinated omission, and all of it can be seen as curves. With `--ping-pong`, round
-//! trips between two processes beside those of a bare cache line.
+//! It measures what Olive's own tools measure, and a little more: every message is verified, a
+//! constant rate is free of coordinated omission, and all results can be plotted. With
+//! `--ping-pong` it compares round trips between two processes with those of a bare cache line.
 //!
-//! - [`message`]: a message that proves itself
+//! - [`message`]: a self-verifying message
 //! - [`producer`], [`consumer`]: the two kinds of processes
 //! - [`ping_pong`]: round trips
-//! - [`report`]: results and tables; [`plot`]: which curves are drawn
+//! - [`report`]: results and tables; [`plot`]: the curves
 
 mod consumer;
 mod message;
@@ -43,14 +43,14 @@ const CHANNEL: &str = "bench";
 pub const EXAMPLES: &str = "\
 Examples:
   hold bench channel --cpus 0,1                    as fast as possible, one consumer
-  hold bench channel --rate 1000 --cpus 0,1        1,000 messages a second: latency
+  hold bench channel --rate 1000 --cpus 0,1        1,000 messages per second: latency
   hold bench channel --consumers 3 --cpus 0,1,2,3 --plot channel.svg
   hold bench channel --policy lossy --ring-bytes 64K --message-size 1K --plot channel.html
   hold bench channel --ping-pong --cpus 0,1        round trips, and those of a bare cache line
 
-Latency counts from the instant at which a message is due until a consumer has verified it. At a
-rate, a message that cannot be sent in time is late. As fast as possible (--rate 0), latency
-includes the wait for room in the ring, so a smaller ring is quicker.";
+Latency is measured from the instant at which a message is due until a consumer has verified it.
+With --rate, a message that cannot be sent in time counts as late. As fast as possible (--rate 0),
+latency includes the wait for room in the ring, so a smaller ring gives a lower latency.";
 
 /// Options of `hold bench channel`.
 #[derive(clap::Args, Debug)]
@@ -63,7 +63,7 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", default_value = "102400", value_parser = sizes::bytes)]
     ring_bytes: u64,
 
-    /// Messages per second; 0 is as many as possible
+    /// Messages per second; 0 means as many as possible
     #[arg(long, value_name = "N", default_value_t = 0)]
     rate: u64,
 
@@ -71,7 +71,7 @@ pub struct Args {
     #[arg(long, value_name = "K", default_value_t = 1)]
     consumers: u64,
 
-    /// Processors to run on: of the producer, then of each consumer [default: any]
+    /// Processors to run on: one for the producer, then one for each consumer [default: any]
     #[arg(long, value_name = "LIST", value_parser = Cpus::parse)]
     cpus: Option<Cpus>,
 
@@ -79,7 +79,7 @@ pub struct Args {
     #[arg(long, value_name = "S", default_value_t = 10.0)]
     seconds: f64,
 
-    /// How long to send before measuring begins
+    /// How long to send before the measurement begins
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = humantime::parse_duration)]
     warm_up: Duration,
 
@@ -99,7 +99,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Waiting::Spin)]
     wait: Waiting,
 
-    /// Time one of N messages [default: each; as fast as possible, one of 16]
+    /// Time one of N messages [default: every one; with --rate 0 one of 16]
     #[arg(long, value_name = "N")]
     sample: Option<u64>,
 
@@ -107,11 +107,11 @@ pub struct Args {
     #[arg(long, value_name = "FILE", value_parser = page::destination)]
     plot: Option<PathBuf>,
 
-    /// Measure round trips between two processes, compared with those of a bare cache line
+    /// Measure round trips between two processes, and compare them with those of a bare cache line
     #[arg(long, conflicts_with_all = ["rate", "consumers", "interval", "policy", "sample", "plot"])]
     ping_pong: bool,
 
-    /// Rounds of each of the two in --ping-pong, alternating; results are medians
+    /// Rounds of --ping-pong for each of the two, alternating; results are medians
     #[arg(long, value_name = "N", default_value_t = 11, requires = "ping_pong")]
     rounds: usize,
 
@@ -125,7 +125,7 @@ pub struct Args {
     worker: Option<String>,
 }
 
-/// What the process of a job is.
+/// The job of a process.
 #[derive(serde::Serialize, serde::Deserialize)]
 enum Part {
     Producer(producer::Job),
@@ -133,7 +133,7 @@ enum Part {
     PingPong(ping_pong::Job),
 }
 
-/// What came out of a run.
+/// The results of a run.
 struct Measured {
     span: Span,
     sent: Sent,
@@ -141,7 +141,7 @@ struct Measured {
     consumers: Vec<(Taken, Timeline)>,
 }
 
-/// Measures, or does one process's part.
+/// Measures, or runs one of the processes.
 pub fn run(args: &Args, json: bool) -> Result<()> {
     if let Some(order) = &args.worker {
         return serve(order);
@@ -173,7 +173,7 @@ impl Args {
         self.ring_bytes.checked_next_power_of_two().unwrap_or(self.ring_bytes)
     }
 
-    /// One of so many messages is timed.
+    /// The number of messages of which one is timed.
     fn sample(&self) -> u64 {
         self.sample.unwrap_or(if self.rate == 0 { 16 } else { 1 })
     }
@@ -193,16 +193,17 @@ impl Args {
     fn validate(&self) -> Result<()> {
         if self.message_size < message::LEAST_BYTES {
             let least = message::LEAST_BYTES;
-            return Err(Trouble::new(format!("--message-size must be at least {least}")));
+            return Err(Trouble::new(format!("expected a --message-size of at least {least}")));
         }
         if self.message_size > self.ring_bytes() / 4 {
             let (size, most) = (self.message_size, self.ring_bytes() / 4);
             return Err(Trouble::new(format!(
-                "--message-size {size} is more than a quarter of the ring, {most}; raise --ring-bytes"
+                "expected a --message-size of at most a quarter of the ring ({most}), got \
+                 {size}; raise --ring-bytes"
             )));
         }
         if [self.consumers, self.sample(), self.rounds as u64].contains(&0) {
-            return Err(Trouble::new("--consumers, --sample and --rounds must be at least 1"));
+            return Err(Trouble::new("expected at least 1 for --consumers, --sample and --rounds"));
         }
         match &self.cpus {
             Some(cpus) => cpus.check(&self.roles()),
@@ -210,7 +211,7 @@ impl Args {
         }
     }
 
-    /// What makes figures worse than they need to be.
+    /// Conditions that make the results worse than necessary.
     fn warnings(&self) -> Result<Vec<String>> {
         let (processes, cpus) = (self.roles().len(), usable()?.len());
         let crowded = self.wait == Waiting::Spin && processes > cpus;
@@ -254,7 +255,7 @@ fn measure(args: &Args, span: Span) -> Result<Measured> {
     Ok(Measured { span, sent, consumers })
 }
 
-/// Nobody sends before all are ready, so the order of starting does not matter.
+/// No process sends before all are ready, so the order of starting does not matter.
 fn jobs(args: &Args, span: Span, temporary: &TemporaryHold) -> Vec<(String, Part)> {
     let (hold, message_bytes) = (temporary.path().to_owned(), args.message_size as usize);
     let (rate, sample, waiting) = (args.rate, args.sample(), args.wait);
@@ -275,7 +276,7 @@ fn jobs(args: &Args, span: Span, temporary: &TemporaryHold) -> Vec<(String, Part
     args.roles().into_iter().zip(parts).collect()
 }
 
-/// What a consumer has received and missed must be what was sent.
+/// Each consumer's received and missed messages must add up to the sent ones.
 fn check(name: &str, sent: &Sent, taken: &Taken) -> Result<()> {
     if taken.received + taken.missed == sent.messages {
         return Ok(());

@@ -1,10 +1,10 @@
 //! Round trips between two processes: over two channels, and over two bare cache lines, taking
 //! turns in one run.
 //!
-//! The bare lines are what the machine can do at best: one stores a number, the other sees it and
-//! stores it back. Both processes poll, so `--wait` is not looked at. Untimed rounds give the mean
-//! round trip, without a look at the clock in it; timed ones the percentiles. The ratio is the
-//! median over pairs of neighbouring untimed rounds.
+//! The bare lines show the best that the machine can do: one process stores a number, the other
+//! sees it and stores it back. Both processes poll, so `--wait` has no effect. Untimed rounds give
+//! the mean round trip, without reading the clock in it; timed ones give the percentiles. The ratio
+//! is the median over pairs of neighbouring untimed rounds.
 
 use super::super::{
     crew::{self, Crew},
@@ -33,12 +33,12 @@ const CHANNELS: [&str; 2] = ["there", "back"];
 /// The system that the channel is compared with.
 const BARE: &str = "cache line";
 const WORKLOAD: &str = "channel ping-pong";
-/// So many round trips are made between two looks at the clock of an untimed round.
+/// The number of round trips between two readings of the clock in an untimed round.
 const LOOK_EVERY: u64 = 256;
-/// On one processor the other can only answer when it gets a turn.
+/// On one processor the other process can only answer when it is scheduled.
 const PATIENCE: u32 = 20_000;
 
-/// What both processes are told.
+/// The orders of both processes.
 #[derive(Serialize, Deserialize)]
 pub struct Job {
     hold: PathBuf,
@@ -51,7 +51,7 @@ pub struct Job {
     rounds: usize,
 }
 
-/// What came of the rounds: mean round trips in nanoseconds, by round, and single ones.
+/// The results of the rounds: mean round trips in nanoseconds, by round, and single ones.
 #[derive(Serialize, Deserialize, Default)]
 pub struct Report {
     means: Vec<f64>,
@@ -70,7 +70,7 @@ trait Way {
 /// Two cache lines; the lowest bit of a word says that it is the last of its round.
 struct Lines {
     lines: SharedLines,
-    /// Numbers go on from round to round.
+    /// Numbers continue from round to round.
     base: u64,
 }
 
@@ -127,7 +127,7 @@ fn collect(mut bare: Report, mut channel: Report) -> Results {
     results
 }
 
-/// Does one process's part.
+/// Runs one of the processes.
 pub fn run(job: &Job) -> Result<()> {
     let (mut lines, mut channels) = (Lines::new(job)?, Channels::new(job)?);
     if job.is_ping {
@@ -170,7 +170,7 @@ impl Report {
     }
 }
 
-/// A round without a look at the clock in a round trip: how many, and their mean.
+/// A round without reading the clock within a round trip: the number of trips, and their mean.
 fn untimed(round_ns: u64, way: &mut impl Way) -> Result<(u64, f64)> {
     let begin_ns = now_ns();
     let mut turn = 0;
@@ -202,7 +202,7 @@ fn timed(round_ns: u64, way: &mut impl Way, single: &mut Latencies) -> Result<u6
     Ok(turn)
 }
 
-/// Answers a round; how many.
+/// Answers a round; returns the number of round trips.
 fn pong(way: &mut impl Way) -> Result<u64> {
     let mut turn = 0;
     while !way.answer(turn)? {
@@ -216,7 +216,7 @@ impl Lines {
         Ok(Lines { lines: Board::open(&job.board)?.lines()?, base: 1 })
     }
 
-    /// Waits until line `number` has word `wanted`, but for its lowest bit, and tells that.
+    /// Waits until line `number` has word `wanted`, apart from its lowest bit, which it returns.
     #[inline]
     fn wait(&self, number: usize, wanted: u64) -> bool {
         let mut looks = 0;
@@ -280,7 +280,9 @@ impl Channels {
         let sequence = self.consumer.recv(&mut self.bytes)?.sequence;
         let message = Message::read(&self.bytes, self.out.len(), number);
         message.filter(|_| sequence == number).ok_or_else(|| {
-            Trouble::new(format!("message {number} is missing or not intact: please report it"))
+            Trouble::new(format!(
+                "message {number} is missing or corrupt: this is a bug; please report it"
+            ))
         })
     }
 }

@@ -1,8 +1,8 @@
-//! The process that sends.
+//! The sending process.
 //!
-//! At a rate it charges each message from the instant at which it was due ([`Pace`]); as fast as
-//! possible, from the instant before it is sent, waiting for room included. The last message says
-//! that it is the last.
+//! At a rate, latency counts from the instant at which a message was due ([`Pace`]); as fast as
+//! possible, from the instant before it is sent, including the wait for room. The last message is
+//! marked as the last.
 
 use super::super::{
     crew,
@@ -17,10 +17,10 @@ use commonhold::channel::Producer;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// As fast as possible, only so often is the clock looked at for the end.
+/// As fast as possible, the number of messages between two checks of the clock for the end.
 const LOOK_EVERY: u64 = 64;
 
-/// What the producer is told.
+/// The orders of the producer.
 #[derive(Serialize, Deserialize)]
 pub struct Job {
     /// The shared hold.
@@ -29,7 +29,7 @@ pub struct Job {
     pub message_bytes: usize,
     /// Messages per second, 0 for as many as possible.
     pub rate: u64,
-    /// One of so many messages is timed.
+    /// The number of messages of which one is timed.
     pub sample: u64,
     /// How it waits.
     pub waiting: Waiting,
@@ -37,7 +37,7 @@ pub struct Job {
     pub span: Span,
 }
 
-/// What the producer says.
+/// The report of the producer.
 #[derive(Serialize, Deserialize)]
 pub struct Sent {
     /// Messages, the warm-up's and the last one included.
@@ -53,7 +53,7 @@ struct Sender {
     number: u64,
 }
 
-/// Does the producer's part.
+/// Runs the producer.
 pub fn run(job: Job) -> Result<()> {
     let mut sender = Sender::new(job)?;
     crew::perform(|start_ns| sender.perform(start_ns))
@@ -76,7 +76,7 @@ impl Sender {
         Ok(Sent { messages: self.number, unsent })
     }
 
-    /// How many messages were due and could not be sent in time.
+    /// The number of messages that were due and could not be sent in time.
     fn at_rate(&mut self, pace: Pace, end_ns: u64) -> Result<u64> {
         let turns = pace.turns_until(end_ns);
         for turn in 0..turns {

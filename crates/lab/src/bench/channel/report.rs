@@ -12,7 +12,7 @@ use commonhold_terminal::sizes;
 
 const WORKLOAD: &str = "channel";
 
-/// All figures. A rate is that of one consumer; of several, their mean.
+/// All results. A rate is that of one consumer; of several, their mean.
 pub fn collect(args: &Args, measured: &Measured) -> Results {
     let mut results = Results::here();
     let all = measured.all();
@@ -40,7 +40,7 @@ pub fn collect(args: &Args, measured: &Measured) -> Results {
     results
 }
 
-/// What counts for the whole run, warm-up and all.
+/// The results of the whole run, including the warm-up.
 fn totals(measured: &Measured, results: &mut Results) {
     let mut put = |workload: &str, metric: &str, value: u64| {
         results.add(COMMONHOLD, workload, metric, value as f64, "messages");
@@ -135,7 +135,7 @@ fn interval_lines(args: &Args, measured: &Measured) -> Vec<String> {
     table::lines(["interval", rate, "bytes", "median", "p99", "p99.9", "max", "missed"], &rows)
 }
 
-/// Beside Olive's figure, if it is the same workload.
+/// The comparison with Olive's result, if it is the same workload.
 fn goal_lines(args: &Args, measured: &Measured) -> Vec<String> {
     if (args.message_size, args.consumers, args.rate) != (32, 1, 0) {
         return Vec::new();
@@ -149,14 +149,14 @@ fn goal_lines(args: &Args, measured: &Measured) -> Vec<String> {
     lines
 }
 
-/// What was not delivered must be said, and that all else was verified.
+/// The lines that report undelivered messages, and that all others were verified.
 fn losses(measured: &Measured) -> Vec<String> {
     let sent = &measured.sent;
     let mut lines = Vec::new();
     if sent.unsent > 0 {
         let unsent = sizes::things(sent.unsent, "message", "messages");
         lines.push(format!(
-            "The rate was not reached: {unsent} were due, but not sent a second after the end."
+            "The rate was not reached: {unsent} were due, but still unsent a second after the end."
         ));
     }
     for (number, (taken, _)) in (1..).zip(&measured.consumers) {
@@ -169,6 +169,6 @@ fn losses(measured: &Measured) -> Vec<String> {
         }
     }
     let sent = sizes::things(sent.messages, "message", "messages");
-    lines.push(format!("{sent} sent, warm-up included; every one that came was verified."));
+    lines.push(format!("{sent} sent, including the warm-up; every message received was verified."));
     lines
 }

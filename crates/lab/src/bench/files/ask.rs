@@ -1,5 +1,5 @@
-//! The requests: a request for each id, in memory before measuring begins, and which of them
-//! comes next.
+//! The requests: one for each id, in memory before the measurement begins, and the choice of the
+//! next one.
 
 use super::content::Content;
 use super::http;
@@ -12,24 +12,24 @@ use commonhold_terminal::interrupt::Interrupt;
 use indicatif::ProgressBar;
 use std::path::{Path, PathBuf};
 
-/// How many different ids are asked for that do not exist.
+/// The number of different unknown ids to request.
 const UNKNOWN: usize = 1024;
 
 /// One request that may be sent any number of times.
 pub struct Request {
     /// The id, for people.
     pub id: String,
-    /// What is sent.
+    /// The bytes to send.
     pub wire: Box<[u8]>,
-    /// What must come back; nothing if the id is unknown.
+    /// The expected answer; `None` if the id is unknown.
     pub content: Option<Content>,
 }
 
-/// How requests are chosen and written.
+/// Options of the requests.
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "The requests")]
 pub struct Asking {
-    /// How the directory is laid out
+    /// Layout of the directory
     #[arg(long, value_enum, default_value_t = Layout::Tree)]
     pub layout: Layout,
 
@@ -61,26 +61,26 @@ pub struct Asking {
 /// All requests.
 pub struct Requests {
     all: Vec<Request>,
-    /// So many at the beginning are for files.
+    /// The first ones, in this number, are for files.
     known: usize,
     zipf: Option<Zipf>,
     /// Of 0 to 1.
     unknown: f64,
     /// Bytes of all files.
     pub bytes: u64,
-    /// Files or folders that cannot be asked for.
+    /// Files or folders that cannot be requested.
     pub left_out: u64,
 }
 
 impl Asking {
     /// # Errors
-    /// What makes no sense.
+    /// Invalid options.
     pub fn validate(&self) -> Result<()> {
         if !self.zipf.is_finite() || self.zipf < 0.0 {
-            return Err(Trouble::new("--zipf must be 0 or more, such as 0.99"));
+            return Err(Trouble::new("expected a --zipf of 0 or more, such as 0.99"));
         }
         if !(0.0..=100.0).contains(&self.unknown) {
-            return Err(Trouble::new("--unknown is a percentage, from 0 to 100"));
+            return Err(Trouble::new("expected a percentage from 0 to 100 for --unknown"));
         }
         Ok(())
     }
@@ -129,7 +129,7 @@ impl Asking {
         found.files.iter().filter(|(id, _)| !(simple && id.contains(&b'\n'))).collect()
     }
 
-    /// In an order that does not depend on names: the first is the most popular one.
+    /// In an order that does not depend on names; the first one is the most popular.
     fn choose<'a>(&self, found: &'a Found) -> Vec<(&'a Vec<u8>, &'a PathBuf)> {
         let askable = self.askable(found);
         let count = askable.len() as u64;
@@ -226,7 +226,7 @@ mod tests {
         let drawn: Vec<usize> = (0..40_000).map(|_| requests.draw(&mut rng)).collect();
         let unknown = drawn.iter().filter(|n| requests.at(**n).content.is_none()).count();
         assert!((9_500..10_500).contains(&unknown), "{unknown}");
-        assert!((0..50).all(|known| drawn.contains(&known)), "every file is asked for");
+        assert!((0..50).all(|known| drawn.contains(&known)), "every file is requested");
     }
 
     #[test]
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_written_as_the_protocol_wants_them() {
+    fn ids_are_written_in_the_form_of_the_protocol() {
         let wire = |options: &[&str]| {
             let wire = asking(options).request(b"ABCD0123", None).wire;
             String::from_utf8(wire.into_vec()).unwrap()

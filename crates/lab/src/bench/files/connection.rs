@@ -1,8 +1,8 @@
 //! One connection: requests that go out, answers that come in, in the same order.
 //!
-//! Invariant: a request that was given to a connection is answered once, or the run ends with what
-//! is wrong. Only where a server may end a kept connection (it said so, or nothing of the answer
-//! has come) is it asked again, on a new one.
+//! Invariant: a request on a connection is answered once, or the run ends with an error. Only where
+//! a server may end a kept connection (it announced that, or no byte of the answer has come) is the
+//! request repeated, on a new one.
 
 use super::ask::{Request, Requests};
 use super::incoming::{Complete, Incoming};
@@ -15,32 +15,32 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::collections::VecDeque;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-/// A request on its way.
+/// A request in flight.
 #[derive(Clone, Copy)]
 pub struct Asked {
     /// Its number.
     pub request: usize,
     /// When it was due.
     pub due_ns: u64,
-    /// When it was given to the connection.
+    /// When the connection took it.
     pub asked_ns: u64,
 }
 
-/// What happened on a connection.
+/// An event on a connection.
 #[derive(Clone, Copy)]
 pub enum News {
-    /// A request was answered, in so many bytes.
+    /// A request was answered, with this number of bytes.
     Answered(Asked, u64),
     /// There is room for another request.
     Room,
 }
 
-/// What a connection needs of its surroundings.
+/// The environment of a connection.
 #[derive(Clone, Copy)]
 pub struct Around<'a> {
-    /// Whom to connect to.
+    /// The address to connect to.
     pub target: &'a Target,
-    /// Where events come from.
+    /// The source of events.
     pub poll: BorrowedFd<'a>,
     /// The requests.
     pub requests: &'a Requests,
@@ -48,20 +48,20 @@ pub struct Around<'a> {
     pub keeps_alive: bool,
 }
 
-/// What is wrong, for people.
+/// The error, for people.
 pub type Fault = String;
 
 /// One connection.
 pub struct Connection {
-    /// By which events name it.
+    /// Its number in events.
     token: u64,
     socket: Option<OwnedFd>,
-    /// What is still to be sent, from `sent` on.
+    /// The bytes to send, from `sent` on.
     outgoing: Vec<u8>,
     sent: usize,
-    /// Whether room for sending is waited for.
+    /// Whether it waits for room to send.
     waits_for_room: bool,
-    /// Sent, or to be sent, and not answered.
+    /// The requests that are not answered yet.
     waiting: VecDeque<Asked>,
     incoming: Incoming,
     /// The last request over this socket, which was answered; only the end of the connection has
@@ -112,7 +112,8 @@ impl Connection {
                 Ok(count) => self.sent += count,
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return self.wait_for_room(around, true),
-                // What the server has said before it closed may still be read; that tells more.
+                // The bytes that the server sent before it closed may still be readable, and tell
+                // more.
                 Err(Errno::PIPE | Errno::CONNRESET) if self.answered > 0 => break,
                 Err(error) => return Err(self.fault(around, &said(error))),
             }
@@ -148,7 +149,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Leaves the socket away where too many wait already.
+    /// Drops the socket if too many connections wait already.
     fn open(&mut self, around: Around) -> Result<(), Fault> {
         let socket = match around.target.open() {
             Ok(socket) => socket,
@@ -209,18 +210,18 @@ impl Connection {
             news.push(News::Room);
             return Ok(());
         }
-        // The end is to come from the other side: who closes first keeps the port for a minute.
+        // The other side must close first: the side that does keeps the port for a minute.
         self.ends = Some(asked);
         Ok(())
     }
 
-    /// The other end has closed, or thrown away what was not read.
+    /// The other end has closed, or has discarded unread bytes.
     fn closed(&mut self, around: Around, reset: bool, news: &mut Vec<News>) -> Result<(), Fault> {
         if self.ends.is_none()
             && let Some(asked) = self.waiting.front().copied()
         {
-            // Open for long enough, in the server's opinion: nobody is to blame, and it is asked
-            // again.
+            // The server may close a connection that was open for long enough; the request is
+            // repeated.
             let may_close = around.keeps_alive && self.answered > 0 && self.incoming.is_untouched();
             if !may_close {
                 self.end_answer(around, asked, reset, news)?;
@@ -236,7 +237,7 @@ impl Connection {
         self.ask_again(around)
     }
 
-    /// The end of the connection is the end of an answer, too; where it may be.
+    /// The end of the connection ends an answer, too, where the protocol allows that.
     fn end_answer(
         &mut self,
         around: Around,
@@ -252,7 +253,7 @@ impl Connection {
         self.complete(around, asked, complete, news)
     }
 
-    /// What was not answered goes out again, on a new connection.
+    /// Sends the unanswered requests again, on a new connection.
     fn ask_again(&mut self, around: Around) -> Result<(), Fault> {
         self.outgoing.clear();
         self.sent = 0;
@@ -265,16 +266,16 @@ impl Connection {
         self.send(around)
     }
 
-    /// Whether there is something to send that only needs another attempt.
+    /// Whether there is something to send that needs only another attempt.
     pub fn is_stuck(&self) -> bool {
         self.socket.is_none() && !self.waiting.is_empty()
     }
 
-    /// What is wrong if nothing has happened since an instant.
+    /// The error if nothing has happened since an instant.
     pub fn overdue(&self, around: Around, since_ns: u64) -> Option<Fault> {
         if let Some(asked) = self.ends.filter(|asked| asked.asked_ns < since_ns) {
             let id = &around.requests.at(asked.request).id;
-            return Some(format!("'{id}': answered, but the connection was not closed then"));
+            return Some(format!("'{id}': answered, but the connection was not closed"));
         }
         let asked = self.waiting.front().filter(|asked| asked.asked_ns < since_ns)?;
         let id = &around.requests.at(asked.request).id;
@@ -282,7 +283,7 @@ impl Connection {
         Some(format!("'{id}': {came}"))
     }
 
-    /// What is wrong with bytes after the last answer.
+    /// The error for bytes after the last answer.
     fn unasked(&self, around: Around, bytes: usize) -> Fault {
         let things = things(bytes as u64, "byte", "bytes");
         match self.answered {
@@ -291,7 +292,7 @@ impl Connection {
         }
     }
 
-    /// What is wrong, with the id that it is about.
+    /// The error, with the id that it concerns.
     fn fault(&self, around: Around, what: &str) -> Fault {
         match self.waiting.front() {
             Some(asked) => format!("'{}': {what}", around.requests.at(asked.request).id),
@@ -305,7 +306,8 @@ fn said(error: Errno) -> String {
     match error.kind() {
         std::io::ErrorKind::AddrNotAvailable => {
             format!(
-                "no port is left on this side for a new connection: {error}; fewer requests, or a unix socket"
+                "no local port is left for a new connection: {error}; send fewer requests, or use \
+                 a unix socket"
             )
         }
         _ => error.to_string(),

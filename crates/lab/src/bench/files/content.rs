@@ -1,8 +1,8 @@
-//! What must come back: of each file its length and the hash of its bytes, and the check of a body
+//! The expected answers: the length of each file and the hash of its bytes, and the check of a body
 //! against them.
 //!
-//! The hash is rapidhash, 64 bits: made to find mistakes at the speed of memory, not to withstand
-//! forgers.
+//! The hash is rapidhash, 64 bits: made to find errors at the speed of memory, not to withstand
+//! forgery.
 
 use crate::workload::{Result, Trouble};
 use rapidhash::v3::{RapidSecrets, RapidStreamHasherV3};
@@ -15,7 +15,7 @@ static SECRETS: RapidSecrets = RapidSecrets::seed(0);
 /// Bytes that are read from a file at once.
 const PIECE: usize = 256 << 10;
 
-/// A file's contents, as far as a client must know them.
+/// A file's contents, as far as a client needs to know them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Content {
     /// How many.
@@ -45,11 +45,11 @@ impl Content {
         }
     }
 
-    /// What is wrong with a body that is said to be this, if anything.
+    /// The error in a body that should be this, if there is one.
     pub fn fault(&self, body: &Body) -> Option<String> {
         let came = body.content();
         if came.bytes != self.bytes {
-            return Some(format!("{} bytes came instead of {}", came.bytes, self.bytes));
+            return Some(format!("expected {} bytes, got {}", self.bytes, came.bytes));
         }
         (came.hash != self.hash).then(|| {
             format!(
@@ -111,7 +111,7 @@ mod tests {
         assert!(content.fault(&body).unwrap().contains("not those of the file"));
         body.clear();
         body.take(&bytes[1..]);
-        assert!(content.fault(&body).unwrap().contains("699999 bytes came instead of 700000"));
+        assert!(content.fault(&body).unwrap().contains("expected 700000 bytes, got 699999"));
     }
 
     #[test]

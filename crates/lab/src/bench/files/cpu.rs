@@ -1,5 +1,5 @@
-//! Processor time of a process and all that descend from it, as `/proc` tells it: in ticks of
-//! mostly 10 ms.
+//! Processor time of a process and all that descend from it, according to `/proc`: in ticks of
+//! usually 10 ms.
 //!
 //! A child that has ended and was waited for counts for its parent, so nothing is lost as long as
 //! the first process lives.
@@ -14,7 +14,7 @@ pub struct Family {
     first: u32,
 }
 
-/// What `/proc/PID/stat` says about a process.
+/// The contents of `/proc/PID/stat`.
 #[derive(Debug, PartialEq, Eq)]
 struct Stat {
     parent: u32,
@@ -30,7 +30,7 @@ impl Family {
         family.seconds().map(|_| family)
     }
 
-    /// What all of them have used until now.
+    /// The processor time of all of them so far.
     pub fn seconds(&self) -> Result<f64> {
         let all = everybody()?;
         if !all.contains_key(&self.first) {
@@ -65,7 +65,7 @@ fn everybody() -> Result<HashMap<u32, Stat>> {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
-        // Who has ended meanwhile is not there any more.
+        // A process that has ended meanwhile does not exist any more.
         let text = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
         all.extend(parse(&text).map(|stat| (pid, stat)));
     }

@@ -1,8 +1,8 @@
 //! The files of the directory as one database, for a server that reads from there (`--files
 //! sqlite`).
 //!
-//! It is made by `hold serve-import` when the first server needs it, shared by those after it, and
-//! goes with the run.
+//! `hold serve-import` creates it when the first server needs it; later servers share it, and it is
+//! deleted with the run.
 
 use super::layout::Layout;
 use crate::workload::{Result, Trouble};
@@ -11,14 +11,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// A database that may be there already.
+/// A database that may exist already.
 #[derive(Default)]
 pub struct Database {
     folder: OnceCell<TempDir>,
 }
 
 impl Database {
-    /// Where it is. `program` makes it from `directory` if it is not there yet.
+    /// Its path. `program` creates it from `directory` if it does not exist yet.
     pub fn path(&self, program: &Path, directory: &Path, layout: Layout) -> Result<PathBuf> {
         let path = |folder: &TempDir| folder.path().join("files.db");
         if let Some(folder) = self.folder.get() {

@@ -1,5 +1,4 @@
-//! What a client says in HTTP/1.1, and how it reads the head of an answer; bodies by Content-Length
-//! only.
+//! A client's requests in HTTP/1.1, and the head of an answer; bodies by Content-Length only.
 
 use httparse::{EMPTY_HEADER, Response, Status};
 
@@ -41,7 +40,7 @@ pub fn request(id: &[u8], host: &str, keep_alive: bool) -> Box<[u8]> {
 /// The head that `bytes` begin with; `None` if it is not whole yet.
 ///
 /// # Errors
-/// A text that says what is wrong with it.
+/// A text that describes the error.
 pub fn head(bytes: &[u8]) -> Result<Option<Head>, String> {
     let mut headers = [EMPTY_HEADER; MOST_HEADERS];
     let mut response = Response::new(&mut headers);
@@ -76,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_of_any_bytes_can_be_asked_for() {
+    fn ids_of_any_bytes_can_be_requested() {
         let text = request(b"a b/\xc3\xa9?%\n", "localhost", false);
         let wanted =
             "GET /a%20b/%C3%A9%3F%25%0A HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";

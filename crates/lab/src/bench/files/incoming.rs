@@ -1,7 +1,6 @@
 //! The answer to one request as its bytes come in, in either protocol, checked while they do.
 //!
-//! Invariant: an answer is complete only if it is right. What is wrong is told as a text that
-//! follows the id.
+//! Invariant: an answer is complete only if it is right. An error is a text that follows the id.
 
 use super::ask::Request;
 use super::content::Body;
@@ -34,7 +33,7 @@ pub struct Incoming {
     first: u8,
 }
 
-/// What is wrong with an answer.
+/// The error in an answer.
 pub type Fault = String;
 
 impl Incoming {
@@ -56,8 +55,8 @@ impl Incoming {
         self.body.clear();
     }
 
-    /// Takes what belongs to the answer to `request`: how many bytes, and the answer if it is
-    /// complete.
+    /// Takes the bytes that belong to the answer to `request`; returns their number, and the answer
+    /// if it is complete.
     pub fn take(
         &mut self,
         bytes: &[u8],
@@ -94,7 +93,7 @@ impl Incoming {
             self.first = bytes.first().copied().unwrap_or_default();
         }
         self.body.take(bytes);
-        // Whoever sends more than the file has may never end.
+        // A server that sends more than the file has may never end.
         let most = request.content.map_or(1, |content| content.bytes.max(1));
         if self.body.bytes() > most { self.verify(request) } else { Ok(()) }
     }
@@ -157,9 +156,10 @@ impl Incoming {
         let Some(content) = request.content else {
             return match (self.body.bytes(), self.first) {
                 (1, 0) => Ok(()),
-                (0, _) => Err("unknown, but nothing came instead of one zero byte".to_owned()),
+                (0, _) => Err("unknown: expected one zero byte, got nothing".to_owned()),
                 (count, first) => Err(format!(
-                    "unknown, but {count} bytes came that begin with {first:#04x}, instead of one zero byte"
+                    "unknown: expected one zero byte, got {count} bytes that begin with \
+                     {first:#04x}"
                 )),
             };
         };
@@ -177,11 +177,11 @@ fn check_head(head: http::Head, request: &Request) -> Result<(), Fault> {
     let status = head.status;
     match request.content {
         None if status == 404 => Ok(()),
-        None => Err(format!("unknown, but the status is {status} instead of 404")),
+        None => Err(format!("unknown: expected the status 404, got {status}")),
         Some(_) if status == 404 => Err("the server reports it as unknown (404)".to_owned()),
-        Some(_) if status != 200 => Err(format!("the status is {status} instead of 200")),
+        Some(_) if status != 200 => Err(format!("expected the status 200, got {status}")),
         Some(content) if content.bytes != head.body_bytes => {
-            Err(format!("the Content-Length is {} instead of {}", head.body_bytes, content.bytes))
+            Err(format!("expected the Content-Length {}, got {}", content.bytes, head.body_bytes))
         }
         Some(_) => Ok(()),
     }

@@ -1,7 +1,7 @@
-//! Which ids a directory has, and which file each of them names.
+//! The ids of a directory, and the file of each id.
 //!
-//! Only regular files count, and nothing that a symbolic link leads to: a server refuses those by
-//! default. Invariant: ids come in one order, whatever order the file system has.
+//! Only regular files count, not the targets of symbolic links: a server refuses those by default.
+//! Invariant: ids come in one order, whatever order the file system has.
 
 use crate::workload::{Result, Trouble};
 use clap::ValueEnum;
@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 
 /// Bytes of an id where the layout fixes it.
 pub const ZOTERO_BYTES: usize = 8;
-/// What such an id is made of.
+/// The characters of such an id.
 pub const ZOTERO_DIGITS: &[u8; 36] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
 
-/// How a directory is laid out.
+/// The layout of a directory.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     /// Any files; an id is a path below the directory
@@ -24,17 +24,17 @@ pub enum Layout {
     Zotero,
 }
 
-/// The files by their ids, and what was left out.
+/// The files by their ids, and the number of entries left out.
 #[derive(Default)]
 pub struct Found {
     /// A path for each id.
     pub files: BTreeMap<Vec<u8>, PathBuf>,
-    /// How many things in the directory are no files to be asked for.
+    /// The number of entries in the directory that cannot be requested.
     pub left_out: u64,
 }
 
 impl Layout {
-    /// As the option calls it.
+    /// Its name in the option.
     pub fn name(self) -> &'static str {
         match self {
             Layout::Tree => "tree",
@@ -42,7 +42,7 @@ impl Layout {
         }
     }
 
-    /// Looks through `directory`.
+    /// Scans `directory`.
     pub fn find(self, directory: &Path) -> Result<Found> {
         let mut found = Found::default();
         match self {

@@ -1,4 +1,4 @@
-//! How much is asked for, how fast, by how many; and the run of all threads.
+//! The load: how many requests, how fast, by how many threads; and the run of all threads.
 
 use super::ask::{Asking, Requests};
 use super::cpu::Family;
@@ -23,14 +23,14 @@ use std::sync::{Barrier, OnceLock};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
-/// How long is measured unless told otherwise, and in a matrix.
+/// How long to measure by default, and in a matrix.
 const SECONDS: f64 = 10.0;
 const MATRIX_SECONDS: f64 = 2.0;
 /// All begin this long after the last of them is ready.
 const LEAD_NS: u64 = 5_000_000;
 /// How often to look whether a thread has failed.
 const LOOK: Duration = Duration::from_millis(20);
-/// Descriptors of a thread beside one for each connection.
+/// Descriptors of a thread besides one for each connection.
 const OTHER_DESCRIPTORS: u64 = 16;
 /// A time that no run takes: 100 years, in nanoseconds.
 const NEVER_NS: u64 = 100 * 365 * 86_400 * 1_000_000_000;
@@ -39,15 +39,15 @@ const NEVER_NS: u64 = 100 * 365 * 86_400 * 1_000_000_000;
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "The load")]
 pub struct Load {
-    /// Threads that request
+    /// Number of threads that send requests
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1024))]
     threads: u64,
 
-    /// Connections of each thread
+    /// Number of connections per thread
     #[arg(long, value_name = "C", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=65_536))]
     connections: u64,
 
-    /// Requests in flight on one connection, in HTTP
+    /// Maximum number of requests in flight on one HTTP connection
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1024))]
     pipeline: u64,
 
@@ -55,12 +55,12 @@ pub struct Load {
     #[arg(long, value_name = "S")]
     seconds: Option<f64>,
 
-    /// Number of requests, of all threads together, instead of a time; without a warm-up
+    /// Total number of requests of all threads, instead of a time; without a warm-up
     #[arg(long, value_name = "N", conflicts_with_all = ["seconds", "warm_up"],
         value_parser = clap::value_parser!(u64).range(1..))]
     requests_total: Option<u64>,
 
-    /// How long to request before measuring begins
+    /// How long to send requests before the measurement begins
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = humantime::parse_duration)]
     warm_up: Duration,
 
@@ -68,16 +68,15 @@ pub struct Load {
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = humantime::parse_duration)]
     interval: Duration,
 
-    /// Requests per second, of all threads together; 0 sends the next one as soon as one is
-    /// answered
+    /// Total requests per second of all threads; 0 sends the next one as soon as one is answered
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with_all = ["sleep", "sleep_deviation"])]
     rate: u64,
 
-    /// Sleep between an answer and the next request, on average
+    /// Average sleep between an answer and the next request
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = humantime::parse_duration)]
     sleep: Duration,
 
-    /// Standard deviation of these sleeps, which are normally distributed
+    /// Standard deviation of these sleeps, which are distributed normally
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = humantime::parse_duration)]
     sleep_deviation: Duration,
 
@@ -90,21 +89,21 @@ pub struct Load {
     cpus: Option<Cpus>,
 }
 
-/// What all threads do.
+/// The job of all threads.
 pub struct Plan {
-    /// Whom they ask.
+    /// The server.
     pub address: Address,
-    /// What for.
+    /// The requests.
     pub asking: Asking,
     /// Connections of each.
     pub connections: u64,
-    /// Requests on their way over each of these.
+    /// Requests in flight over each of these.
     pub pipeline: usize,
     /// When to measure; one endless interval if requests are counted instead.
     pub span: Span,
     /// The sleep after each answer.
     pub pause: Option<Pause>,
-    /// What no answer may take.
+    /// The time limit of an answer.
     pub timeout: Duration,
     threads: u64,
     total: Option<u64>,
@@ -118,11 +117,11 @@ struct Start {
     instant_ns: OnceLock<u64>,
 }
 
-/// What came out of a run.
+/// The results of a run.
 pub struct Measured {
-    /// What was answered when, and how fast.
+    /// The answers over time, and their latencies.
     pub timeline: Timeline,
-    /// How long was measured.
+    /// The length of the measurement.
     pub seconds: f64,
     /// Requests that were answered in this time.
     pub answered: u64,
@@ -140,20 +139,20 @@ pub struct Measured {
 
 impl Load {
     /// # Errors
-    /// What makes no sense.
+    /// Invalid options.
     pub fn validate(&self, asking: &Asking) -> Result<()> {
         if self.pipeline > 1 && !asking.keeps_alive() {
             let text = "--pipeline applies only to HTTP connections that are kept open";
             return Err(Trouble::new(text));
         }
         if self.timeout.is_zero() {
-            return Err(Trouble::new("--timeout must be more than 0"));
+            return Err(Trouble::new("expected a --timeout of more than 0"));
         }
         let roles: Vec<String> = (1..=self.threads).map(|n| format!("thread {n}")).collect();
         self.cpus.as_ref().map_or(Ok(()), |cpus| cpus.check(&roles))
     }
 
-    /// What is to be done at `address`.
+    /// The job for the server at `address`.
     pub fn plan(&self, address: Address, asking: &Asking, is_matrix: bool) -> Result<Plan> {
         Ok(Plan {
             address,
@@ -264,7 +263,7 @@ impl Plan {
         let stop = job.stop;
         let pinned = self.cpus.of(job.number as usize).map_or(Ok(()), pin::pin);
         let requestor = pinned.and_then(|()| Requestor::new(job));
-        // Whoever cannot take part is waited for all the same.
+        // A thread that cannot take part is waited for, too.
         let start_ns = start.await_all();
         let done = requestor.and_then(|requestor| requestor.run(start_ns));
         if done.is_err() {
@@ -301,7 +300,7 @@ impl Plan {
         let before = used()?;
         until(self.span.end_ns(start_ns))?;
         let after = used()?;
-        // What is still on its way may take as long as an answer may.
+        // A request in flight may take as long as an answer may.
         until(NEVER_NS)?;
         Ok(after.zip(before).map(|(after, before)| after - before))
     }
@@ -339,7 +338,7 @@ impl Plan {
 }
 
 impl Start {
-    /// For so many threads and the one that started them.
+    /// For this number of threads and the one that started them.
     fn new(threads: u64) -> Start {
         Start { ready: Barrier::new(threads as usize + 1), instant_ns: OnceLock::new() }
     }
@@ -350,13 +349,15 @@ impl Start {
     }
 }
 
-/// What all have found, or what the first of them that failed has to say.
+/// The results of all threads, or the error of the first one that failed.
 fn join(threads: Vec<ScopedJoinHandle<Result<Done>>>) -> Result<Vec<Done>> {
-    let panicked = |_| Trouble::new("a requesting thread has panicked: please report it");
+    let panicked = |_| {
+        Trouble::new("a thread that sends requests has panicked: this is a bug; please report it")
+    };
     let ends: Vec<Result<Done>> =
         threads.into_iter().map(|thread| thread.join().map_err(panicked)?).collect();
     let (done, failed): (Vec<_>, Vec<_>) = ends.into_iter().partition(Result::is_ok);
-    // Those that were only told to stop have nothing to say.
+    // Threads that were only stopped have no error.
     let mut failed: Vec<Trouble> = failed.into_iter().filter_map(Result::err).collect();
     failed.sort_by_key(|trouble| matches!(trouble, Trouble::Interrupted));
     match failed.into_iter().next() {
@@ -386,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_share_what_is_to_be_done() {
+    fn threads_share_the_work() {
         for total in [1, 2, 3, 10, 11] {
             let plan = plan(&["--threads", "3", "--requests-total", &total.to_string()]);
             let left = |number| match plan.schedule(number, 0) {

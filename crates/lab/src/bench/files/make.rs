@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// Files of one folder of a tree.
 const EACH_FOLDER: u64 = 256;
 
-/// What was made.
+/// The files that were created.
 pub struct Made {
     /// How many files.
     pub files: u64,
@@ -18,7 +18,7 @@ pub struct Made {
     pub bytes: u64,
 }
 
-/// Makes `count` files in `directory`, of the `sizes` in turn. It must be empty, or not be there.
+/// Makes `count` files in `directory`, of the `sizes` in turn. It must be empty, or not exist.
 pub fn make(
     directory: &Path,
     layout: Layout,

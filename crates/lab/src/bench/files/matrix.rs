@@ -1,8 +1,8 @@
 //! All combinations of a server's choices, one server after the other, in rounds; a table, the best
 //! first.
 //!
-//! A combination that fails is no reason to lose the others: it stands below the table with what
-//! was wrong, and the run as a whole fails once everything is shown.
+//! A combination that fails does not lose the others: it is listed below the table with its error,
+//! and the run as a whole fails once everything is shown.
 
 use super::load::Measured;
 use super::report;
@@ -27,17 +27,17 @@ use commonhold_terminal::progress;
 use commonhold_terminal::sizes;
 use std::path::Path;
 
-/// So many of the best have their latencies drawn.
+/// The number of the best combinations whose latencies are drawn.
 const BEST: usize = 6;
 
-/// One combination and what came of it.
+/// One combination and its results.
 struct Case {
     combination: Combination,
     rounds: Vec<Measured>,
     trouble: Option<String>,
 }
 
-/// Runs them all and shows what came out.
+/// Runs all combinations and shows the results.
 pub fn run(args: &Args, ground: &Ground, json: bool) -> Result<()> {
     let varied = args.varied();
     let combinations = args.serving.combination().vary(&varied);
@@ -100,7 +100,7 @@ impl Case {
         rate.filter(|rate| !rate.is_nan())
     }
 
-    /// By what the best is the first; what failed is the last.
+    /// The sort key: the best is the first, failed ones are the last.
     fn score(&self) -> f64 {
         let rate = self.per_server_second();
         rate.or_else(|| self.median(|_| 0.0)).unwrap_or(f64::NEG_INFINITY)
@@ -111,7 +111,7 @@ impl Case {
     }
 }
 
-/// Every round has its results; medians are left to who reads them.
+/// The results of every round; readers may take medians themselves.
 fn collect(args: &Args, cases: &[Case]) -> Results {
     let mut results = Results::here();
     for case in cases {
@@ -184,8 +184,8 @@ fn words_of(case: &Case, varied: &[&Dimension]) -> String {
     words.join(" ")
 }
 
-/// For each value of a choice, what the combinations with it reach, the best first: a curve above
-/// the others is the better value whatever else is chosen.
+/// For each value of a choice, the results of the combinations with it, the best first: a curve
+/// above the others is the better value, whatever the other choices are.
 fn spread(dimension: &Dimension, cases: &[Case]) -> Chart {
     let curve = |value: &&str| {
         let with = cases.iter().filter(|c| c.combination.word(dimension.name) == Some(value));

@@ -1,18 +1,16 @@
 //! `hold bench files`: the client of a file server. It requests files of a directory, over many
 //! connections of few threads, and verifies every body by its hash; the server is one that runs
 //! already, or `hold serve`, started for it.
-//!
-//! - [`layout`], [`content`]: which ids a directory has, and what must come back; [`make`]: a
-//!   directory to try
-//! - [`ask`], [`zipf`]: what is asked for; [`load`], [`schedule`], [`pause`], [`timer`]: when
-//! - [`protocol`], [`http`], [`incoming`]: what is said, and the check of what comes
+//! - [`layout`], [`content`]: the ids of a directory, and the expected answers; [`make`]: a
+//!   directory for tests
+//! - [`ask`], [`zipf`]: the requests; [`load`], [`schedule`], [`pause`], [`timer`]: their times
+//! - [`protocol`], [`http`], [`incoming`]: the protocols, and the check of answers
 //! - [`target`], [`connection`], [`requestor`]: sockets, and the thread that has many of them
-//! - [`server`], [`server_choices`], [`database`], [`cpu`]: the server, what it can be told to use,
-//!   what it costs
+//! - [`server`], [`server_choices`], [`database`], [`cpu`]: the server, its choices, its cost
 //! - [`matrix`]: every combination of choices; [`report`]: results, tables and curves
 //!
-//! Invariant: one wrong body, one unknown id that is not refused, one answer that does not come,
-//! and there is no figure.
+//! Invariant: after one wrong body, one unknown id that is not refused, or one missing answer there
+//! is no result.
 
 mod ask;
 mod connection;
@@ -53,7 +51,7 @@ use std::path::{Path, PathBuf};
 pub const EXAMPLES: &str = "\
 Examples:
   hold bench files --make 1000 --sizes 1KiB,16KiB,128KiB try   a directory for tests
-  hold bench files try                                  start hold serve, and measure it
+  hold bench files try                                  start 'hold serve', and measure it
   hold bench files try --zipf 0.99 --unknown 5 --loop uring --cache hold
   hold bench files try --rate 20000 --plot files.html   latency at a rate
   hold bench files try --cpus 0 --server-cpus 1         the server alone on a processor
@@ -62,9 +60,9 @@ Examples:
   hold bench files try --matrix                         all 216 combinations of choices
   hold bench files try --matrix loop,cache --rounds 5 --plot matrix.html
 
-Latency counts from the instant at which a request is due. In the closed loop that is when it is
-sent; at a rate, a request that finds no free connection is late. A body is verified by a 64-bit
-hash of the file, which is read beforehand, so files should not change meanwhile.";
+Latency is measured from the instant at which a request is due. In the closed loop that is when it
+is sent; with --rate, a request that finds no free connection counts as late. Every body is verified
+by a 64-bit hash of the file, which is read beforehand, so the files must not change meanwhile.";
 
 /// Options of `hold bench files`.
 #[derive(clap::Args, Debug)]
@@ -110,16 +108,16 @@ pub struct Args {
         value_parser = sizes::bytes, help_heading = "A directory for tests")]
     sizes: Vec<u64>,
 
-    /// Leave out the machine's memory, for programs that start many short runs
+    /// Do not measure the machine's memory, for programs that start many short runs
     #[arg(long, hide = true)]
     memory_unmeasured: bool,
 
-    /// The order of the process that becomes the server, which `hold bench` starts by itself
+    /// Internal: the job of the process that becomes the server
     #[arg(long, value_name = "ORDER", hide = true)]
     worker: Option<String>,
 }
 
-/// What all measurements of a run share.
+/// The shared state of all measurements of a run.
 struct Ground {
     directory: PathBuf,
     /// Of the same files, if a server needs it.
@@ -201,7 +199,7 @@ impl Args {
         DIMENSIONS.iter().filter(|d| wanted.iter().any(|name| name == d.name)).collect()
     }
 
-    /// As results call it.
+    /// Its name in results.
     fn workload(&self) -> String {
         format!("files {}", self.asking.protocol.name())
     }

@@ -1,5 +1,4 @@
-//! The sleep between requests: a normal distribution, of which what would be less than nothing is
-//! nothing.
+//! The sleep between requests: a normal distribution, in which negative values become zero.
 
 use std::time::Duration;
 

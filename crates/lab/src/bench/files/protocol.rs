@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 
-/// Which of them the client speaks.
+/// The protocol of the client.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// HTTP/1.1: GET, connections kept open
@@ -12,7 +12,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// As the option calls it.
+    /// Its name in the option.
     pub fn name(self) -> &'static str {
         match self {
             Protocol::Http => "http",

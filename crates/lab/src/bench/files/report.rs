@@ -26,15 +26,15 @@ impl Measured {
         self.bytes as f64 / self.seconds
     }
 
-    /// Requests per second of the server's processor time; `None` if that is unknown, or too little
-    /// to be seen.
+    /// Requests per second of the server's processor time; `None` if that is unknown or too small
+    /// to measure.
     pub fn per_server_second(&self) -> Option<f64> {
         let seconds = self.server_seconds.filter(|seconds| *seconds > 0.0)?;
         Some(self.answered as f64 / seconds)
     }
 }
 
-/// Adds all figures of one run.
+/// Adds all results of one run.
 pub fn add(results: &mut Results, system: &str, workload: &str, measured: &Measured) {
     let mut put = |metric: &str, value: f64, unit: &str| {
         results.add(system, workload, metric, value, unit);
@@ -117,12 +117,12 @@ fn verified(measured: &Measured) -> String {
     }
 }
 
-/// What went otherwise than it should, without being wrong.
+/// Remarks on the run that are not errors.
 fn losses(measured: &Measured) -> Vec<String> {
     let mut lines = Vec::new();
     if measured.unsent > 0 {
         lines.push(format!(
-            "{} were due and not sent: the rate exceeds what the server or the connections can do.",
+            "{} were due and not sent: the server or the connections cannot sustain the rate.",
             sizes::things(measured.unsent, "request", "requests")
         ));
     }
@@ -135,7 +135,7 @@ fn losses(measured: &Measured) -> Vec<String> {
     lines
 }
 
-/// What cannot be asked for.
+/// Entries that cannot be requested.
 pub fn left_out(requests: &Requests) -> Option<String> {
     let things = sizes::things(requests.left_out, "thing", "things");
     (requests.left_out > 0)

@@ -1,9 +1,9 @@
-//! A thread that requests: many connections, one event loop, every answer checked.
+//! A thread that sends requests: many connections, one event loop, every answer checked.
 //!
 //! A connection has room for as many requests as are pipelined. Room that is free takes the next
 //! request that is due; room that is not free, or that sleeps, does not. So a closed loop has as
-//! many requests on their way as there is room, and at a rate those that find no room wait, and
-//! count from when they were due.
+//! many requests in flight as there is room. At a rate the requests that find no room wait, and
+//! their latency counts from their due time.
 
 use super::ask::Requests;
 use super::connection::{Around, Asked, Connection, Fault, News};
@@ -29,18 +29,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const SCRATCH: usize = 256 << 10;
 /// Events taken at once.
 const EVENTS: usize = 256;
-/// So often, at least, is looked at what is overdue and whether the end is wanted.
+/// How often, at least, to check for overdue answers and for the end.
 const LOOK_NS: u64 = 50_000_000;
-/// After this a connection that the server had no room for is tried again.
+/// The delay before a connection that the server had no room for is retried.
 const RETRY_NS: u64 = 1_000_000;
 
-/// What a thread has found.
+/// The results of a thread.
 pub struct Done {
-    /// What was answered when, and how fast.
+    /// The answers over time, and their latencies.
     pub timeline: Timeline,
-    /// Bytes of the bodies of what counts.
+    /// Bytes of the bodies of counted answers.
     pub bytes: u64,
-    /// Unknown ids among what counts.
+    /// Unknown ids among counted answers.
     pub unknown: u64,
     /// Requests that were due and never sent.
     pub unsent: u64,
@@ -50,7 +50,7 @@ pub struct Done {
     pub last_ns: u64,
 }
 
-/// What becomes due at an instant.
+/// An action that becomes due at an instant.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Later {
     /// Room on a connection, after a sleep.
@@ -59,21 +59,21 @@ enum Later {
     Attempt(usize),
 }
 
-/// What a thread is told.
+/// The orders of a thread.
 pub struct Job<'a> {
     /// Its number, from 0 on.
     pub number: u64,
-    /// What all do.
+    /// The job of all threads.
     pub plan: &'a Plan,
-    /// Whom they ask.
+    /// The server.
     pub target: &'a Target,
-    /// For what.
+    /// The requests.
     pub requests: &'a Requests,
-    /// Set when all are to end.
+    /// Set when all threads must end.
     pub stop: &'a AtomicBool,
 }
 
-/// One thread's connections and what goes over them.
+/// One thread's connections and their requests.
 pub struct Requestor<'a> {
     job: Job<'a>,
     start_ns: u64,
@@ -87,7 +87,7 @@ pub struct Requestor<'a> {
     room: VecDeque<usize>,
     later: BinaryHeap<Reverse<(u64, Later)>>,
     on_their_way: u64,
-    /// When to look around again.
+    /// The time of the next check.
     look_ns: u64,
     done: Done,
 }
@@ -127,7 +127,7 @@ impl<'a> Requestor<'a> {
         })
     }
 
-    /// Does the thread's part, from the common start on.
+    /// Runs the thread, from the common start on.
     pub fn run(mut self, start_ns: u64) -> Result<Done> {
         self.start_ns = start_ns;
         self.schedule = self.job.plan.schedule(self.job.number, start_ns);
@@ -179,7 +179,7 @@ impl<'a> Requestor<'a> {
 
     /// Sends what is due, as far as there is room.
     fn ask(&mut self) -> Result<()> {
-        // What goes over one connection goes with one call.
+        // All requests of one connection go out with one call.
         let mut last = None;
         loop {
             let now = now_ns();
@@ -264,7 +264,7 @@ impl<'a> Requestor<'a> {
         let end_ns = plan.span.end_ns(self.start_ns);
         let Some(interval) = self.done.timeline.at(self.start_ns, now) else { return };
         interval.latencies.record(now - asked.due_ns);
-        // What comes after the end was late, but is no part of what was done in this time.
+        // Answers after the end were late, and do not count for this time.
         if now < end_ns {
             interval.count += 1;
             self.done.bytes += bytes;
@@ -283,7 +283,7 @@ impl<'a> Requestor<'a> {
         }
     }
 
-    /// Looks for what takes too long.
+    /// Looks for answers that take too long.
     fn look(&mut self, now: u64) -> Result<()> {
         self.look_ns = now + LOOK_NS;
         let timeout = self.job.plan.timeout;

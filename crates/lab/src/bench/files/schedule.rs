@@ -1,8 +1,8 @@
-//! When a thread's next request is due: as soon as one was answered (closed loop), or at a rate.
+//! The due times of a thread's requests: as soon as one was answered (closed loop), or at a rate.
 //!
-//! At a rate the threads take turns: turn `n` belongs to thread `n` modulo their number. Instants
-//! depend on nothing but the start, so a server that stalls is charged for every request that was
-//! due meanwhile ([`pace`]).
+//! At a rate the threads take turns: turn `n` belongs to thread `n` modulo their number. The
+//! instants depend only on the start, so a server that stalls pays for every request that was due
+//! meanwhile ([`pace`]).
 //!
 //! [`pace`]: super::super::pace
 
@@ -10,7 +10,7 @@ use super::super::pace::{GRACE_NS, Pace};
 
 /// One thread's schedule.
 pub enum Schedule {
-    /// Whenever there is room, so often at most, until then.
+    /// Whenever there is room, up to a number of requests, until an instant.
     Closed {
         /// Requests still to be sent.
         left: u64,
@@ -27,7 +27,7 @@ pub enum Schedule {
         step: u64,
         /// Turns of all threads.
         turns: u64,
-        /// After it, what is late is sent for a while only.
+        /// After it, late requests are sent for a while only.
         end_ns: u64,
     },
 }
@@ -51,7 +51,7 @@ impl Schedule {
         }
     }
 
-    /// The instant to wait for, if it is an instant that is waited for.
+    /// The instant to wait for, if there is one.
     pub fn instant(&self, now_ns: u64) -> Option<u64> {
         match *self {
             Schedule::Closed { .. } => None,
@@ -98,7 +98,7 @@ mod tests {
         let pace = Pace::new(1_000, 1_000_000_000).unwrap();
         let mut second = Schedule::Paced { pace, turn: 1, step: 2, turns: 6, end_ns: 1_006 };
         assert_eq!((second.due(1_000), second.instant(1_000)), (None, Some(1_001)));
-        assert_eq!(second.due(9_000), Some(1_001), "it counts from when it was due");
+        assert_eq!(second.due(9_000), Some(1_001), "it counts from its due time");
         second.take();
         assert_eq!(second.due(9_000), Some(1_003));
         assert_eq!(second.unsent(), 2);

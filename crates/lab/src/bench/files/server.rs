@@ -1,5 +1,5 @@
-//! The server that is measured: one that runs already, or this program as `hold serve`, started for
-//! the run.
+//! The measured server: one that runs already, or this program as `hold serve`, started for the
+//! run.
 //!
 //! Invariant: a server that was started here ends with the run, however that ends.
 
@@ -23,7 +23,7 @@ use std::process::{Command, ExitStatus};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
-/// How long a server may take to listen, and to end.
+/// Time limits for a server to start listening, and to end.
 const BEGINNING: Duration = Duration::from_secs(120);
 const ENDING: Duration = Duration::from_secs(10);
 /// How often to look whether it lives.
@@ -33,16 +33,16 @@ const LOOK: Duration = Duration::from_millis(20);
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "The server")]
 pub struct Serving {
-    /// Measure the server that listens there (unix:PATH, tcp:HOST:PORT) instead of starting one
+    /// Measure the server at this address (unix:PATH, tcp:HOST:PORT) instead of starting one
     #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["workers", "kind", "requests", "eviction",
         "cache", "files", "cache_bytes", "program", "server_cpus", "more", "matrix"])]
     address: Option<Address>,
 
-    /// The process of that server, to measure its processor time and its children's
+    /// The process ID of that server, to measure the processor time of it and its children
     #[arg(long, value_name = "PID", requires = "address")]
     server_pid: Option<u32>,
 
-    /// Processes that serve
+    /// Number of worker processes of the server
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     workers: Option<u64>,
 
@@ -57,7 +57,7 @@ pub struct Serving {
     #[arg(long, value_name = "LIST", value_parser = Cpus::parse)]
     server_cpus: Option<Cpus>,
 
-    /// Start this version of the program as the server
+    /// Start this program file as the server
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
 
@@ -66,7 +66,7 @@ pub struct Serving {
     more: Vec<String>,
 }
 
-/// What the process that becomes the server is told.
+/// The orders of the process that becomes the server.
 #[derive(Serialize, Deserialize)]
 struct Order {
     starter: u32,
@@ -75,7 +75,7 @@ struct Order {
     cpus: Cpus,
 }
 
-/// What a server says once it serves.
+/// The line of a server once it serves.
 #[derive(Deserialize)]
 struct Listening {
     listening: Vec<String>,
@@ -91,7 +91,7 @@ pub struct Server {
 }
 
 impl Serving {
-    /// What was chosen.
+    /// Its choices.
     pub fn combination(&self) -> Combination {
         self.choices.combination()
     }
@@ -107,7 +107,7 @@ impl Serving {
         }
     }
 
-    /// By which name results call it.
+    /// Its name in results.
     pub fn system(&self) -> String {
         match &self.address {
             Some(address) => address.to_string(),
@@ -115,7 +115,7 @@ impl Serving {
         }
     }
 
-    /// Finds the server, or starts one with such choices.
+    /// Finds the server, or starts one with these choices.
     pub fn open(
         &self,
         directory: &Path,
@@ -197,7 +197,7 @@ impl Server {
         Err(Trouble::new(format!("the server did not end within {seconds} s after SIGTERM")))
     }
 
-    /// What is to be said of a run that failed: whether the server has died of it.
+    /// The error of a failed run, with the server's end if it has died.
     pub fn blame(&mut self, trouble: Trouble) -> Trouble {
         let Some(worker) = &mut self.worker else { return trouble };
         match (worker.ended(), &trouble) {
@@ -227,13 +227,13 @@ fn first_line(worker: &mut Worker, interrupt: &Interrupt) -> Result<String> {
             Err(RecvTimeoutError::Timeout) if Instant::now() < patience => {}
             Err(RecvTimeoutError::Timeout) => {
                 let seconds = BEGINNING.as_secs();
-                return Err(Trouble::new(format!("the server does not serve after {seconds} s")));
+                return Err(Trouble::new(format!("the server did not start within {seconds} s")));
             }
         }
     }
 }
 
-/// The process's side: becomes the server, once it has made sure that it dies with its starter.
+/// The process's side: becomes the server, once it is set up to die with its starter.
 pub fn become_server(order: &str) -> Result<()> {
     let Order { starter, program, words, cpus } = serde_json::from_str(order)?;
     worker::die_with(starter)?;

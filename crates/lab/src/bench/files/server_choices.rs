@@ -1,12 +1,12 @@
-//! What a server can be told to use, as words that are passed on to it: the loop, the map of
-//! requests, the cache.
+//! The choices of a server, as words that are passed to it: the loop, the map of requests, the
+//! cache.
 //!
-//! A choice means nothing here; `hold serve` knows what it is. So a matrix is nothing but all
-//! combinations of words.
+//! A choice has no meaning here; only `hold serve` knows it. So a matrix is simply all combinations
+//! of words.
 
 use clap::builder::PossibleValuesParser;
 
-/// A choice's name, which is that of its option, and what can be chosen.
+/// A choice's name, which is that of its option, and its values.
 pub struct Dimension {
     /// Such as `loop`.
     pub name: &'static str,
@@ -34,7 +34,7 @@ pub fn names() -> PossibleValuesParser {
     PossibleValuesParser::new(DIMENSIONS.map(|dimension| dimension.name))
 }
 
-/// What was chosen; the server's own defaults for the rest.
+/// The chosen values; the server's own defaults for the rest.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct Choices {
     /// How the server waits for sockets
@@ -49,7 +49,7 @@ pub struct Choices {
     #[arg(long, value_name = "POLICY", value_parser = PossibleValuesParser::new(EVICTIONS))]
     eviction: Option<String>,
 
-    /// Where the server keeps contents
+    /// Where the server caches contents
     #[arg(long, value_name = "CACHE", value_parser = PossibleValuesParser::new(CACHES))]
     cache: Option<String>,
 
@@ -72,7 +72,7 @@ impl Choices {
 }
 
 impl Combination {
-    /// What was chosen for `name`.
+    /// The value of `name`.
     pub fn word(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(other, _)| *other == name).map(|(_, word)| word.as_str())
     }
@@ -83,7 +83,7 @@ impl Combination {
         Combination(rest.chain([(name, word.to_owned())]).collect())
     }
 
-    /// All combinations of the dimensions `varied`; what was chosen of the others stays.
+    /// All combinations of the dimensions `varied`; the other choices stay.
     pub fn vary(&self, varied: &[&Dimension]) -> Vec<Combination> {
         varied.iter().fold(vec![self.clone()], |all, dimension| {
             let each = |one: &Combination| -> Vec<Combination> {

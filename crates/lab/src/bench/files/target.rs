@@ -1,4 +1,4 @@
-//! Whom the client connects to, found once, so that connecting takes one call of the system.
+//! The server's address, resolved once, so that connecting takes one system call.
 
 use crate::workload::{Result, Trouble};
 use commonhold_io::address::Address;
@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// How long the first connection may take.
+/// The time limit of the first connection.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A server's address as the system knows it.
@@ -22,11 +22,11 @@ pub enum Target {
 }
 
 impl Target {
-    /// Connects once, to find out whether somebody is there.
+    /// Connects once, to find out whether a server listens.
     pub fn find(address: &Address) -> Result<Target> {
         let socket = address
             .connect(PATIENCE)
-            .map_err(|e| Trouble::new(format!("{e}; is a server running there?")))?;
+            .map_err(|e| Trouble::new(format!("{e}; check that a server runs there")))?;
         let unfit = |e| Trouble::new(format!("{address}: {e}"));
         match address {
             Address::Unix(path) => Ok(Target::Unix(SocketAddrUnix::new(path).map_err(unfit)?)),
@@ -41,7 +41,7 @@ impl Target {
     /// A socket that is connected, or soon will be. It never waits.
     ///
     /// # Errors
-    /// `AGAIN` of a unix socket at which too many wait: it is to be tried again.
+    /// `AGAIN` of a unix socket at which too many connections wait: retry later.
     pub fn open(&self) -> std::result::Result<OwnedFd, Errno> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let new = |family| net::socket_with(family, SocketType::STREAM, flags, None);

@@ -12,12 +12,12 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 /// Wakes an epoll at an instant of the common clock.
 pub struct Timer {
     timer: OwnedFd,
-    /// What it is set to, 0 if nothing.
+    /// The instant to which it is set; 0 if it is not set.
     instant_ns: u64,
 }
 
 impl Timer {
-    /// What its events carry.
+    /// The data of its events.
     pub const TOKEN: u64 = u64::MAX;
 
     /// Not set.
@@ -44,7 +44,7 @@ impl Timer {
         self.arm(0)
     }
 
-    /// Setting it anew also forgets that it went off.
+    /// Setting it again also clears its event.
     fn arm(&self, instant_ns: u64) -> Result<()> {
         const SECOND: u64 = 1_000_000_000;
         let time =

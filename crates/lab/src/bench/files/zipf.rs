@@ -12,12 +12,12 @@ pub struct Zipf {
     /// The integral at both ends of what is drawn from.
     first: f64,
     last: f64,
-    /// So near to its rank, a point needs no second look.
+    /// The distance from a rank within which a point needs no second test.
     near: f64,
 }
 
 impl Zipf {
-    /// The distribution of so many ranks; `None` for an exponent of 0, with which all are equally
+    /// The distribution of `count` ranks; `None` for an exponent of 0, with which all are equally
     /// likely.
     pub fn new(count: usize, exponent: f64) -> Option<Zipf> {
         if exponent <= 0.0 {

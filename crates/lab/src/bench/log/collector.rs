@@ -15,14 +15,14 @@ use std::sync::mpsc::{self, Sender};
 /// The word of the board that says that no more lines come.
 pub const STOP: u64 = 0;
 
-/// What the collector is told.
+/// The orders of the collector.
 #[derive(Serialize, Deserialize)]
 pub struct Job {
     /// The shared hold.
     pub hold: PathBuf,
     /// The board with the word [`STOP`].
     pub board: PathBuf,
-    /// Where lines go.
+    /// The file for the lines.
     pub file: PathBuf,
     /// How many writers there are.
     pub writers: u32,
@@ -30,12 +30,12 @@ pub struct Job {
     pub line_bytes: usize,
 }
 
-/// What the collector says.
+/// The report of the collector.
 #[derive(Serialize, Deserialize)]
 pub struct Delivered {
     /// The lines of each writer.
     pub each: Vec<Tally>,
-    /// Lines that the log says are missing before others.
+    /// Lines that the log reports as missing before others.
     pub lost: u64,
     /// Lines that came after younger ones had been delivered.
     pub late: u64,
@@ -45,14 +45,14 @@ pub struct Delivered {
     pub end_ns: u64,
 }
 
-/// What one writer has delivered so far.
+/// The lines of one writer delivered so far.
 struct Source {
     line: Line,
     tally: Tally,
     next: u64,
 }
 
-/// Looks at every line; what it has seen it sends when it is dropped, with the collector that owns
+/// Verifies every line; sends its tally when it is dropped, together with the collector that owns
 /// it.
 struct Audit {
     sources: Vec<Source>,
@@ -75,7 +75,7 @@ struct Counted {
     bytes: u64,
 }
 
-/// Does the collector's part.
+/// Runs the collector.
 pub fn run(job: &Job) -> Result<()> {
     let board = Board::open(&job.board)?;
     let log = Hold::open(&job.hold)?.logs().open(LOG)?;
@@ -118,7 +118,10 @@ impl Audit {
         if line.announces.is_none() && !self.is_next(&line.text) {
             let shown = String::from_utf8_lossy(&line.text);
             self.wrong.get_or_insert_with(|| {
-                format!("'{shown}' is damaged, comes twice or out of order: please report it")
+                format!(
+                    "'{shown}' is damaged, duplicated or out of order: this is a bug; please \
+                     report it"
+                )
             });
         }
     }
@@ -141,7 +144,7 @@ impl Drop for Audit {
     fn drop(&mut self) {
         let each = self.sources.iter().map(|source| source.tally).collect();
         let (lost, late, wrong) = (self.lost, self.late, self.wrong.take());
-        // Nobody listens if the run has failed already.
+        // There is no receiver if the run has failed already.
         let _ = self.seen.send(Seen { each, lost, late, wrong });
     }
 }

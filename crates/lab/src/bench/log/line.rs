@@ -1,12 +1,11 @@
-//! A line that proves itself, and a tally of lines that proves that two processes mean the same
-//! ones.
+//! A self-verifying line, and a tally of lines that shows whether two processes have the same ones.
 //!
 //! ```text
 //! 0001 0000000004d2 aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 000004d2
 //! ```
 //!
-//! Writer, number (hexadecimal), filling, the number's last digits again: of two lines that were
-//! mixed up, begin and end do not fit.
+//! Writer, number (hexadecimal), filling, the number's last digits again: if two lines are mixed
+//! up, beginning and end do not match.
 
 use serde::{Deserialize, Serialize};
 
@@ -62,7 +61,7 @@ impl Line {
     }
 }
 
-/// The writer that a line says it is of.
+/// The writer that a line names.
 pub fn writer_of(bytes: &[u8]) -> Option<u32> {
     u32::try_from(value(bytes.get(..WRITER_END)?)?).ok()
 }

@@ -1,10 +1,10 @@
 //! `hold bench log`: many processes write into one log, one process collects it.
 //!
-//! What it costs a writer to log a line, how many lines a second are accepted, how many are
-//! delivered, and how many are dropped because a ring was full. In the end each accepted line must
-//! have been delivered once, in its writer's order.
+//! It measures the cost of a line to its writer, and how many lines per second are accepted,
+//! delivered, and dropped because a ring was full. In the end each accepted line must have been
+//! delivered once, in its writer's order.
 //!
-//! - [`line`]: a line that proves itself
+//! - [`line`]: a self-verifying line
 //! - [`writer`], [`collector`]: the two kinds of processes
 //! - [`report`]: results and tables
 
@@ -30,7 +30,7 @@ const LOG: &str = "bench";
 pub const EXAMPLES: &str = "\
 Examples:
   hold bench log                                  2 writers, as fast as they can
-  hold bench log --rate 100000 --cpus 0,1,1       100,000 lines a second each: what a line costs
+  hold bench log --rate 100000 --cpus 0,1,1       100,000 lines per second each: the cost of a line
   hold bench log --full wait                      nothing is dropped; writers wait for room
   hold bench log --writers 4 --line-bytes 200 --file /tmp/bench.log --format json";
 
@@ -41,7 +41,7 @@ pub struct Args {
     #[arg(long, value_name = "W", default_value_t = 2)]
     writers: u32,
 
-    /// How long they write
+    /// How long the writers write
     #[arg(long, value_name = "S", default_value_t = 5.0)]
     seconds: f64,
 
@@ -49,7 +49,7 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", default_value = "100", value_parser = sizes::bytes)]
     line_bytes: u64,
 
-    /// Lines per second of each writer; 0 is as many as possible
+    /// Lines per second of each writer; 0 means as many as possible
     #[arg(long, value_name = "N", default_value_t = 0)]
     rate: u64,
 
@@ -69,11 +69,11 @@ pub struct Args {
     #[arg(long, value_name = "FILE", default_value = "/dev/null")]
     file: PathBuf,
 
-    /// Processors to run on: of each writer, then of the collector [default: any]
+    /// Processors to run on: one for each writer, then one for the collector [default: any]
     #[arg(long, value_name = "LIST", value_parser = Cpus::parse)]
     cpus: Option<Cpus>,
 
-    /// How a writer waits until a line is due
+    /// How a writer waits for the due time of a line
     #[arg(long, value_enum, default_value_t = Waiting::Spin)]
     wait: Waiting,
 
@@ -87,21 +87,21 @@ pub struct Args {
     worker: Option<String>,
 }
 
-/// What the process of a job is.
+/// The job of a process.
 #[derive(serde::Serialize, serde::Deserialize)]
 enum Part {
     Writer(writer::Job),
     Collector(collector::Job),
 }
 
-/// What came out of a run.
+/// The results of a run.
 struct Measured {
     start_ns: u64,
     wrote: Vec<Wrote>,
     delivered: Delivered,
 }
 
-/// Measures, or does one process's part.
+/// Measures, or runs one of the processes.
 pub fn run(args: &Args, json: bool) -> Result<()> {
     if let Some(order) = &args.worker {
         return match crew::job(order)? {
@@ -124,13 +124,13 @@ impl Args {
     fn validate(&self) -> Result<()> {
         if self.line_bytes < line::LEAST_BYTES as u64 {
             let least = line::LEAST_BYTES;
-            return Err(Trouble::new(format!("--line-bytes must be at least {least}")));
+            return Err(Trouble::new(format!("expected --line-bytes of at least {least}")));
         }
         if self.sample == 0 || self.writers == 0 {
-            return Err(Trouble::new("--sample and --writers must be at least 1"));
+            return Err(Trouble::new("expected at least 1 for --sample and --writers"));
         }
         if self.seconds.is_nan() || self.seconds <= 0.0 {
-            return Err(Trouble::new("--seconds must be more than 0"));
+            return Err(Trouble::new("expected --seconds of more than 0"));
         }
         match &self.cpus {
             Some(cpus) => cpus.check(&self.roles()),
@@ -185,13 +185,14 @@ fn jobs(args: &Args, temporary: &TemporaryHold, board: &Board) -> Vec<(String, P
 }
 
 impl Measured {
-    /// What was accepted must have been delivered, once; what the log says that it dropped, the
-    /// writers must know.
+    /// Every accepted line must have been delivered, once; the log's count of dropped lines must be
+    /// that of the writers.
     fn check(&self, dropped: u64) -> Result<()> {
         for (number, (wrote, delivered)) in (1..).zip(self.wrote.iter().zip(&self.delivered.each)) {
             if wrote.tally != *delivered {
                 return Err(Trouble::new(format!(
-                    "writer {number}: {} lines were accepted and {} delivered, or not the same ones: please report it",
+                    "writer {number}: {} lines were accepted and {} delivered, or not the \
+                     same ones: this is a bug; please report it",
                     wrote.tally.lines, delivered.lines
                 )));
             }
@@ -199,7 +200,8 @@ impl Measured {
         let known: u64 = self.wrote.iter().map(|wrote| wrote.refusals).sum();
         if known != dropped {
             return Err(Trouble::new(format!(
-                "the log has counted {dropped} dropped lines, its writers {known}: please report it"
+                "the log has counted {dropped} dropped lines, its writers {known}: this is a \
+                 bug; please report it"
             )));
         }
         Ok(())

@@ -14,7 +14,7 @@ use commonhold_terminal::sizes;
 
 const WORKLOAD: &str = "log";
 
-/// All figures.
+/// All results.
 pub fn collect(args: &Args, measured: &Measured) -> Results {
     let mut results = Results::here();
     let mut put = |metric: &str, value: f64, unit: &str| {
@@ -92,5 +92,5 @@ fn cost_lines(value: &dyn Fn(&str) -> Option<f64>) -> Vec<String> {
     let mean = ["mean".to_owned(), time("latency_ns_mean")];
     let each = PERCENTILES.iter().map(|(label, metric, _)| [(*label).to_owned(), time(metric)]);
     let rows: Vec<[String; 2]> = std::iter::once(mean).chain(each).collect();
-    table::lines(["one line costs its writer", "time"], &rows)
+    table::lines(["cost of a line to its writer", "time"], &rows)
 }

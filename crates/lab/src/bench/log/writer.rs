@@ -1,8 +1,8 @@
 //! A process that writes lines.
 //!
-//! Some lines are timed one by one, two looks at the clock around one write. At a rate, lines are
-//! written when they are due ([`Pace`]); what is timed is the write alone, because a writer does
-//! not wait for anybody.
+//! Some lines are timed one by one, with two readings of the clock around one write. At a rate,
+//! lines are written when they are due ([`Pace`]); only the write itself is timed, because a writer
+//! waits for no other process.
 
 use super::super::{
     crew,
@@ -20,10 +20,10 @@ use commonhold::log::{Log, LogLevel, Written};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// As fast as possible, only so often is the clock looked at for the end.
+/// As fast as possible, the number of lines between two checks of the clock for the end.
 const LOOK_EVERY: u64 = 32;
 
-/// What a writer does when its ring is full.
+/// The reaction of a writer to a full ring.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Full {
     /// Continue with the next line; the log counts dropped lines
@@ -32,7 +32,7 @@ pub enum Full {
     Wait,
 }
 
-/// What a writer is told.
+/// The orders of a writer.
 #[derive(Serialize, Deserialize)]
 pub struct Job {
     /// The shared hold.
@@ -43,9 +43,9 @@ pub struct Job {
     pub line_bytes: usize,
     /// Lines per second, 0 for as many as possible.
     pub rate: u64,
-    /// What it does when its ring is full.
+    /// The reaction to a full ring.
     pub full: Full,
-    /// One of so many lines is timed.
+    /// The number of lines of which one is timed.
     pub sample: u64,
     /// How it waits until a line is due.
     pub waiting: Waiting,
@@ -53,14 +53,14 @@ pub struct Job {
     pub measured_ns: u64,
 }
 
-/// What a writer says.
+/// The report of a writer.
 #[derive(Serialize, Deserialize)]
 pub struct Wrote {
     /// The lines that were accepted.
     pub tally: Tally,
-    /// Lines that were given up.
+    /// Lines that were dropped.
     pub dropped: u64,
-    /// How often the log refused a line; more than were given up, if it tried again.
+    /// How often the log refused a line; more than were dropped, if the writer retried.
     pub refusals: u64,
     /// Times of single writes that were accepted at once.
     pub latencies: Packed,
@@ -78,7 +78,7 @@ struct Writer {
     refusals: u64,
 }
 
-/// Does a writer's part.
+/// Runs a writer.
 pub fn run(job: Job) -> Result<()> {
     let log = Hold::open(&job.hold)?.logs().open(LOG)?;
     log.prepare()?;

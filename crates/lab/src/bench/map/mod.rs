@@ -37,7 +37,7 @@ Examples:
   hold bench map --fixed --order random   fixed-length pairs, read in random order
   hold bench map --keys 1000000 --phases put,get --format json";
 
-/// All processes begin this long after they are told to.
+/// All processes begin this long after the command to begin.
 const LEAD_NS: u64 = 5_000_000;
 
 /// Options of `hold bench map`.
@@ -47,7 +47,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 2)]
     processes: u64,
 
-    /// Number of keys, of all processes together
+    /// Total number of keys of all processes
     #[arg(long, value_name = "N", default_value_t = 10_000_000)]
     keys: u64,
 
@@ -99,7 +99,7 @@ pub struct Args {
     worker: Option<String>,
 }
 
-/// Measures the workload, or does one process's part.
+/// Measures the workload, or runs one of the processes.
 pub fn run(args: &Args, json: bool) -> Result<()> {
     if let Some(job) = &args.worker {
         return work::run(&serde_json::from_str(job)?);
@@ -130,7 +130,7 @@ impl Args {
             || self.phases.contains(&Phase::Put) && !self.no_put_latency
     }
 
-    /// How results call the workload: `map general own`.
+    /// The name of the workload in results: `map general own`.
     fn workload(&self) -> String {
         let mode = if self.fixed { "fixed" } else { "general" };
         format!("map {mode} {}", self.order.name())
@@ -138,10 +138,12 @@ impl Args {
 
     fn validate(&self) -> Result<()> {
         if [self.processes, self.keys, self.batch as u64, self.runs as u64].contains(&0) {
-            return Err(Trouble::new("--processes, --keys, --batch and --runs must be at least 1"));
+            return Err(Trouble::new(
+                "expected at least 1 for --processes, --keys, --batch and --runs",
+            ));
         }
         if self.keys < self.processes {
-            return Err(Trouble::new("--keys must be at least --processes"));
+            return Err(Trouble::new("expected at least as many --keys as --processes"));
         }
         if !self.shape().tells_apart(self.keys) {
             let (keys, size) = (self.keys, self.key_size);
@@ -150,7 +152,7 @@ impl Args {
             )));
         }
         if self.phases.is_empty() {
-            return Err(Trouble::new("--phases must name a phase"));
+            return Err(Trouble::new("expected at least one phase in --phases"));
         }
         Ok(())
     }
@@ -181,7 +183,7 @@ fn measure(args: &Args, phases: &[Phase]) -> Result<Vec<Taken>> {
     let mut workers = start(args, &temporary)?;
     let mut taken = Vec::new();
     if !matches!(phases[0], Phase::Put | Phase::PutLatency) {
-        // What is to be read must be there first; this put counts for nothing.
+        // The keys to read must exist first; this put does not count.
         together(&mut workers, Phase::Put)?;
     }
     for phase in phases {

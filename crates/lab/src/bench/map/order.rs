@@ -4,7 +4,7 @@
 use crate::workload::random::Permutation;
 use serde::{Deserialize, Serialize};
 
-/// In which order keys are read and changed.
+/// The order in which keys are read and changed.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Order {
     /// Ascending, as they were put
@@ -14,7 +14,7 @@ pub enum Order {
 }
 
 impl Order {
-    /// As the option and the results call it.
+    /// Its name in the option and the results.
     pub fn name(self) -> &'static str {
         match self {
             Order::Own => "own",
@@ -23,7 +23,7 @@ impl Order {
     }
 }
 
-/// How long keys and values are.
+/// The lengths of keys and values.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Shape {
     /// Bytes of a key.
@@ -33,7 +33,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Whether so many keys differ from each other.
+    /// Whether this number of keys can differ from each other.
     pub fn tells_apart(self, keys: u64) -> bool {
         let bits = u32::try_from(self.key_size * 8).unwrap_or(u32::MAX);
         bits >= u64::BITS || keys <= 1 << bits
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shuffled_walk_meets_its_whole_range() {
+    fn a_shuffled_order_covers_its_whole_range() {
         let walk = Walk::new(100, 200, Order::Random);
         let mut met: Vec<u64> = (0..walk.len()).map(|step| walk.at(step)).collect();
         assert!(met.iter().zip(100..).any(|(m, own)| *m != own));

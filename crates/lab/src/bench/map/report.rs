@@ -1,4 +1,4 @@
-//! The table of `hold bench map`, with the goals beside the figures.
+//! The table of `hold bench map`, with the goals next to the results.
 
 use super::super::{
     goals::{self, compare},

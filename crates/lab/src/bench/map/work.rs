@@ -1,4 +1,4 @@
-//! One process of the workload: waits for a phase and its instant, does it, reports.
+//! One process of the workload: it waits for a phase and its instant, runs it, and reports.
 //!
 //! Invariant: every value that comes back is compared with the one expected; a wrong one ends
 //! the benchmark.
@@ -17,10 +17,10 @@ use std::path::PathBuf;
 /// The map that all processes work on.
 pub const MAP: &str = "bench";
 
-/// In the mix, one of so many keys is deleted and set again: 2 of 100.
+/// In the mix, one of this number of keys is deleted and set again: 2 of 100.
 const MIX_EVERY: u64 = 50;
 
-/// What is done and measured together.
+/// A phase: operations that are measured together.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 #[value(rename_all = "snake_case")]
 pub enum Phase {
@@ -48,7 +48,7 @@ impl Phase {
         (Phase::PutLatency, "put_latency"),
     ];
 
-    /// As options and results call it.
+    /// Its name in options and results.
     pub fn name(self) -> &'static str {
         Phase::ALL[self as usize].1
     }
@@ -58,14 +58,14 @@ impl Phase {
     }
 }
 
-/// What a process is started with.
+/// The orders of a process.
 #[derive(Serialize, Deserialize)]
 pub struct Job {
     /// The shared hold.
     pub hold: PathBuf,
     /// Its first key.
     pub first: u64,
-    /// The first key that is not its own any more.
+    /// The end of its keys, exclusive.
     pub end: u64,
     /// Lengths.
     pub shape: Shape,
@@ -73,11 +73,11 @@ pub struct Job {
     pub order: Order,
     /// Keys of one get_many.
     pub batch: usize,
-    /// Who started it.
+    /// The process that started it.
     pub starter: u32,
 }
 
-/// What a process says after a phase.
+/// The report of a process after a phase.
 #[derive(Serialize, Deserialize)]
 pub struct Done {
     /// Operations.
@@ -88,7 +88,7 @@ pub struct Done {
     pub latencies: Packed,
 }
 
-/// Does phases as they are called, until there are no more.
+/// Runs phases as they are named, until there are no more.
 pub fn run(job: &Job) -> Result<()> {
     worker::die_with(job.starter)?;
     let mut process = Process::new(job)?;
@@ -204,8 +204,8 @@ impl Process {
         Ok(())
     }
 
-    /// Times each put; the end of one is the beginning of the next, so that each time holds one
-    /// look at the clock.
+    /// Times each put; the end of one is the beginning of the next, so that each time includes one
+    /// reading of the clock.
     fn put_latency(&mut self) -> Result<()> {
         let mut begin_ns = clock::now_ns();
         for step in 0..self.ascending.len() {

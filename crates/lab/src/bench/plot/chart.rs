@@ -24,13 +24,13 @@ const COLOURS: [RGBColor; 6] = [
 /// The colour of text.
 pub const TEXT: RGBColor = RGBColor(55, 65, 81);
 const GRID: RGBColor = RGBColor(229, 231, 235);
-/// What every text is written in.
+/// The font of every text.
 pub const FONT: &str = "sans-serif";
 /// Pixels to the right of a chart for the names of its curves, and how many there is room for.
 const LEGEND: u32 = 140;
 const NAMES: usize = 12;
 
-/// What an axis counts.
+/// The unit of an axis.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Axis {
     /// Share of all, 0 to less than 1, on the stretched scale.
@@ -57,7 +57,7 @@ pub struct Curve {
 pub struct Chart {
     /// Above it.
     pub title: String,
-    /// What is to the right, and what is upwards.
+    /// The horizontal and the vertical axis.
     pub axes: (Axis, Axis),
     /// Where the axis to the right ends, if not with the last point.
     pub until: Option<f64>,
@@ -154,7 +154,7 @@ impl Chart {
         self.name(&legend)
     }
 
-    /// Which curve is which, beside the chart, where no curve is in the way.
+    /// The legend, next to the chart, where no curve is in the way.
     fn name(&self, legend: &Area<'_>) -> Result<(), String> {
         let font = (FONT, 13).into_font().color(&TEXT);
         let more = self.curves.len().saturating_sub(NAMES);
@@ -185,7 +185,7 @@ impl Chart {
         curve.points.iter().map(move |(x, y)| (across.place(*x), upwards.place(*y)))
     }
 
-    /// A few points are shown as such; one alone would not be seen otherwise.
+    /// A few points get dots; a single one would not be visible otherwise.
     fn dot(&self, curve: &Curve) -> u32 {
         if self.axes.0 != Axis::Percentiles && curve.points.len() <= 60 { 3 } else { 0 }
     }

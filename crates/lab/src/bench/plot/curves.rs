@@ -1,4 +1,4 @@
-//! What is drawn of latencies: by percentile, over time; and how much arrived over time.
+//! The curves of latencies by percentile and over time, and of throughput over time.
 
 use super::chart::{Axis, Chart, Curve};
 use crate::bench::{
@@ -40,7 +40,7 @@ pub fn throughput(things: &str, named: &[(String, &Timeline)]) -> Chart {
     }
 }
 
-/// Up to the last nine that the number of samples can tell.
+/// Up to the last nine that the number of samples supports.
 fn percentile_curve(name: &str, timeline: &Timeline) -> Curve {
     let latencies = timeline.total().latencies;
     let nines = (latencies.count() as f64).log10();

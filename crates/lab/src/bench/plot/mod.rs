@@ -1,7 +1,7 @@
 //! Curves of a benchmark, as SVG or as a page of HTML.
 //!
 //! - [`chart`]: one chart: axes, curves, a legend
-//! - [`curves`]: which points of latencies and rates they are
+//! - [`curves`]: the points of latencies and rates
 //! - [`page`]: where charts go, one below the other
 //!
 //! Nothing is measured here.

@@ -1,7 +1,8 @@
-//! Where charts go: one SVG with all of them one below the other, or a page of HTML with the SVG in
-//! it.
+//! The page of charts: one SVG with all of them one below the other, or an HTML page with the SVG
+//! in it.
 //!
-//! Invariant: a file that exists is whole. It is written beside its place and then renamed.
+//! Invariant: a file that exists is complete. It is written next to its final place and then
+//! renamed.
 
 use super::chart::{Area, Chart, FONT, TEXT, said};
 use crate::workload::{Result, Trouble};
@@ -19,7 +20,7 @@ const LINE: u32 = 20;
 pub fn destination(text: &str) -> std::result::Result<PathBuf, String> {
     let path = PathBuf::from(text);
     if kind(&path).is_none() {
-        return Err(format!("'{text}' must end in .svg or .html"));
+        return Err(format!("expected a file name that ends in .svg or .html, got '{text}'"));
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     match folder {
@@ -44,11 +45,11 @@ fn kind(path: &Path) -> Option<Kind> {
     }
 }
 
-/// What is written about the charts.
+/// The text of the page.
 pub struct Words {
     /// The name of the page.
     pub title: String,
-    /// What was run, and where: lines above the charts.
+    /// The run and the machine: lines above the charts.
     pub lines: Vec<String>,
 }
 
@@ -66,7 +67,7 @@ fn put(path: &Path, text: &str) -> std::io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let file = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
     std::fs::write(file.path(), text)?;
-    // As any other file that a program writes: what is private by default here is not by nature.
+    // The permissions of any other file that a program writes: only the temporary file is private.
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
     std::fs::set_permissions(file.path(), mode)?;
     file.persist(path)?;

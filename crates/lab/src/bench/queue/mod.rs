@@ -1,10 +1,10 @@
 //! `hold bench queue`: two processes move elements between two queues, as SharedHashFile's own
 //! benchmark does.
 //!
-//! One pulls from `b2a` and pushes to `a2b`, the other the other way round; all elements begin in
-//! `b2a`. With `--alone` one process moves them to and fro. An element that was pulled and pushed
-//! counts as one. At the end all elements must be there, each once, and if they were touched, each
-//! as often as it was moved.
+//! One pulls from `b2a` and pushes to `a2b`, the other the other way round; all elements start in
+//! `b2a`. With `--alone` one process moves them back and forth. An element that was pulled and
+//! pushed counts once. At the end every element must exist exactly once and, if elements were
+//! touched, have as many touches as moves.
 //!
 //! - [`mover`]: a process; [`stock`]: the elements before and after
 
@@ -45,11 +45,11 @@ Examples:
 /// Options of `hold bench queue`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Elements in one move; one run for each. 1 moves single elements, not batches
+    /// Elements per move; one run for each number. 1 moves single elements, not batches
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1000,64,1")]
     batch: Vec<usize>,
 
-    /// Read and write the first 8 bytes of each element in flight
+    /// Read and write the first 8 bytes of each moved element
     #[arg(long)]
     touch: bool,
 
@@ -61,7 +61,7 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", default_value = "64", value_parser = sizes::bytes)]
     element_bytes: u64,
 
-    /// How long each run takes
+    /// Length of each run
     #[arg(long, value_name = "S", default_value_t = 3.0)]
     seconds: f64,
 
@@ -73,7 +73,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1)]
     runs: usize,
 
-    /// Processors to run on, one for each process [default: any]
+    /// Processors to run on, one per process [default: any]
     #[arg(long, value_name = "LIST", value_parser = Cpus::parse)]
     cpus: Option<Cpus>,
 
@@ -91,7 +91,7 @@ pub struct Args {
     worker: Option<String>,
 }
 
-/// Measures, or does one process's part.
+/// Measures, or runs one of the processes.
 pub fn run(args: &Args, json: bool) -> Result<()> {
     if let Some(order) = &args.worker {
         return mover::run(order);
@@ -125,17 +125,19 @@ impl Args {
     fn validate(&self) -> Result<()> {
         if self.batch.is_empty() || self.batch.contains(&0) || self.runs == 0 || self.elements == 0
         {
-            return Err(Trouble::new("--batch, --runs and --elements must be at least 1"));
+            return Err(Trouble::new("expected at least 1 for --batch, --runs and --elements"));
         }
         if !(8..=u64::from(u32::MAX)).contains(&self.element_bytes) {
-            return Err(Trouble::new("--element-bytes must be at least 8 and less than 4G"));
+            return Err(Trouble::new("expected --element-bytes of at least 8 and less than 4G"));
         }
         if self.seconds.is_nan() || self.seconds <= 0.0 {
-            return Err(Trouble::new("--seconds must be more than 0"));
+            return Err(Trouble::new("expected --seconds of more than 0"));
         }
         let most = *self.batch.iter().max().unwrap_or(&1);
         if most > self.elements as usize {
-            return Err(Trouble::new(format!("--batch {most} is more than --elements")));
+            return Err(Trouble::new(format!(
+                "expected a --batch of at most --elements, got {most}"
+            )));
         }
         match &self.cpus {
             Some(cpus) => cpus.check(&self.roles()),
@@ -236,7 +238,7 @@ fn lines(args: &Args, results: &Results) -> Vec<String> {
     lines
 }
 
-/// SharedHashFile's figures are for batches of 1,000, untouched.
+/// SharedHashFile's results are for batches of 1,000, untouched.
 fn goal(args: &Args, batch: usize) -> Option<Goal> {
     let goal = if args.alone { goals::QUEUE_ALONE } else { goals::QUEUE };
     (batch == 1000 && !args.touch).then_some(goal)

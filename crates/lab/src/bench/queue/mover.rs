@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Single elements are moved so often between two looks at the clock.
+/// The number of single moves between two readings of the clock.
 const LOOK_EVERY: usize = 64;
-/// The longest sleep for elements: the end must be noticed, too.
+/// The longest wait for elements, so that the end is noticed, too.
 const NAP: Duration = Duration::from_millis(5);
 
-/// What a process is told.
+/// The orders of a process.
 #[derive(Serialize, Deserialize)]
 pub struct Job {
     /// The shared hold.
@@ -33,7 +33,7 @@ pub struct Job {
     pub measured_ns: u64,
 }
 
-/// What a process says.
+/// The report of a process.
 #[derive(Serialize, Deserialize)]
 pub struct Moved {
     /// Elements pulled and pushed.
@@ -42,7 +42,7 @@ pub struct Moved {
     pub end_ns: u64,
 }
 
-/// Does a process's part.
+/// Runs one of the processes.
 pub fn run(order: &str) -> Result<()> {
     let job: Job = crew::job(order)?;
     let queue = Hold::open(&job.hold)?.queues().open(QUEUE)?;
@@ -73,7 +73,7 @@ impl<'q> Mover<'q> {
         Ok(Mover { job, from: queue.named(from)?, to: queue.named(to)?, batch: queue.batch() })
     }
 
-    /// Moves some elements; how many.
+    /// Moves some elements; returns their number.
     fn turn(&mut self) -> Result<u64> {
         let moved = match self.job.batch {
             1 => self.one_by_one()?,

@@ -1,4 +1,4 @@
-//! The elements before and after a run: nothing is lost, nothing is doubled.
+//! The elements before and after a run: none is lost, none is duplicated.
 
 use super::{A2B, B2A};
 use crate::workload::{Result, Trouble};
@@ -42,5 +42,5 @@ pub fn audit(queue: &Queue, moved: u64, touched: bool) -> Result<()> {
 }
 
 fn wrong(text: String) -> Trouble {
-    Trouble::new(format!("{text}: this must not be; please report it"))
+    Trouble::new(format!("{text}: this is a bug; please report it"))
 }

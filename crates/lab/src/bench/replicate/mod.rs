@@ -1,10 +1,10 @@
 //! `hold bench replicate`: one writer sets keys of a map, an origin sends the changes to many
-//! replicas; what libworld's own benchmark measures.
+//! replicas; the workload of libworld's own benchmark.
 //!
 //! Writer and origin are in one process, the replicas in another, where one thread reads all of
 //! them, or with `--apply` each has a thread and a hold of its own. The writer waits while the
-//! slowest replica has not been sent what is more than a watermark of changes old, as libworld's
-//! does. In the end every replica must have been sent the stream to its end.
+//! slowest replica is more than a watermark of changes behind, as libworld's does. In the end every
+//! replica must have received the whole stream.
 //!
 //! - [`writer`]: sets keys; [`readers`]: the process of the replicas
 
@@ -49,7 +49,7 @@ pub struct Args {
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "0,16,1024")]
     replicas: Vec<usize>,
 
-    /// Threads of the origin that send
+    /// Number of sending threads of the origin
     #[arg(long, value_name = "N", default_value_t = 1)]
     io_threads: usize,
 
@@ -57,7 +57,7 @@ pub struct Args {
     #[arg(long = "loop", value_name = "LOOP,...", value_delimiter = ',', default_value = "epoll")]
     kinds: Vec<LoopKind>,
 
-    /// Different keys
+    /// Number of different keys
     #[arg(long, value_name = "N", default_value_t = 65_536)]
     cardinality: u32,
 
@@ -69,11 +69,11 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", default_value = "64", value_parser = sizes::bytes)]
     data_size: u64,
 
-    /// How many changes the writer may be ahead of the slowest replica
+    /// Number of changes that the writer may be ahead of the slowest replica
     #[arg(long, value_name = "N", default_value_t = 1024)]
     watermark: u64,
 
-    /// How long each run takes
+    /// Length of each run
     #[arg(long, value_name = "S", default_value_t = 10.0)]
     seconds: f64,
 
@@ -81,7 +81,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Transport::Unix)]
     transport: Transport,
 
-    /// Replicas apply changes to maps of their own, and measure their age
+    /// Let replicas apply changes to maps of their own, and measure the age of the changes
     #[arg(long)]
     apply: bool,
 
@@ -89,11 +89,11 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 0)]
     rate: u64,
 
-    /// Bytes that the stream keeps
+    /// Size of the stream
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = sizes::bytes)]
     stream_size: u64,
 
-    /// Runs of each; results are medians
+    /// Number of runs of each; results are medians
     #[arg(long, value_name = "N", default_value_t = 1)]
     runs: usize,
 
@@ -114,7 +114,7 @@ enum Transport {
     Tcp,
 }
 
-/// Measures, or does the replicas' part.
+/// Measures, or runs the replicas.
 pub fn run(args: &Args, json: bool) -> Result<()> {
     if let Some(order) = &args.worker {
         return readers::run(order);
@@ -153,22 +153,22 @@ impl Case {
 impl Args {
     fn validate(&self) -> Result<()> {
         if self.replicas.is_empty() || self.kinds.is_empty() || self.runs == 0 {
-            return Err(Trouble::new("--replicas, --loop and --runs must be at least one"));
+            return Err(Trouble::new("expected at least one of --replicas, --loop and --runs"));
         }
         if !(8..=1 << 20).contains(&self.key_size) || !(8..=1 << 20).contains(&self.data_size) {
-            return Err(Trouble::new("--key-size and --data-size must be 8 to 1M"));
+            return Err(Trouble::new("expected 8 to 1M for --key-size and --data-size"));
         }
         if self.cardinality == 0 || self.watermark == 0 {
-            return Err(Trouble::new("--cardinality and --watermark must be at least 1"));
+            return Err(Trouble::new("expected at least 1 for --cardinality and --watermark"));
         }
         if self.watermark.saturating_mul(self.frame_bytes()) > self.stream_size / 2 {
             return Err(Trouble::new(format!(
-                "--watermark {} is more than half of what the stream keeps; give a larger --stream-size",
+                "expected a --watermark of at most half of the stream, got {}; raise --stream-size",
                 self.watermark
             )));
         }
         if self.seconds.is_nan() || self.seconds <= 0.0 {
-            return Err(Trouble::new("--seconds must be more than 0"));
+            return Err(Trouble::new("expected --seconds of more than 0"));
         }
         Ok(())
     }
@@ -179,7 +179,7 @@ impl Args {
     }
 }
 
-/// What one run has found.
+/// The results of one run.
 #[derive(Clone)]
 struct Measured {
     wrote: Wrote,
@@ -305,7 +305,7 @@ fn lines(args: &Args, cases: &[Case], runs: &[Vec<Measured>], results: &Results)
 }
 
 impl Args {
-    /// True if it is what libworld's figures are for.
+    /// Whether libworld's results are for this workload.
     fn is_libworlds(&self) -> bool {
         self.key_size == 16 && self.data_size == 64 && self.rate == 0 && !self.apply
     }

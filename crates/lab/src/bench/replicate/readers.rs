@@ -18,7 +18,7 @@ use std::time::Duration;
 const READ: usize = 256 << 10;
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What the process is told.
+/// The orders of the process.
 #[derive(Serialize, Deserialize)]
 pub struct Job {
     pub address: String,
@@ -26,12 +26,12 @@ pub struct Job {
     pub apply: bool,
 }
 
-/// What it says.
+/// Its report.
 #[derive(Serialize, Deserialize)]
 pub struct Read {
-    /// Where each stands in the end.
+    /// The final position of each.
     offsets: Vec<u64>,
-    /// What their maps add up to, if they apply.
+    /// The digests of their maps, if they apply changes.
     digests: Vec<String>,
     /// How old changes were when they were applied.
     staleness: Option<Packed>,
@@ -60,7 +60,7 @@ impl Read {
     }
 }
 
-/// Does the replicas' part.
+/// Runs the replicas.
 pub fn run(order: &str) -> Result<()> {
     let job: Job = crew::job(order)?;
     let address: Address = job.address.parse()?;
@@ -72,7 +72,7 @@ pub fn run(order: &str) -> Result<()> {
 fn more_descriptors() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    // What is missing then shows when they connect.
+    // A limit that is too low shows when they connect.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
@@ -116,7 +116,7 @@ impl ReplicaEvents for Ages {
     fn changed(&mut self, change: &StreamFrame<'_>) {
         let set = change.value.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
         let mut ages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Only values that say when they were set: at a rate.
+        // Only values with the time at which they were set: at a rate.
         let age = set.map(|set| now_ns().wrapping_sub(set)).filter(|age| *age < 1 << 40);
         age.into_iter().for_each(|age| ages.record(age));
     }

@@ -7,21 +7,21 @@ use commonhold::map::Map;
 use commonhold_replicate::Origin;
 use std::time::Duration;
 
-/// The clock is looked at so often.
+/// The number of sets between two readings of the clock.
 const LOOK_EVERY: u64 = 64;
-/// A replica that is sent nothing for so long has gone.
+/// A replica that reads nothing for this long has gone.
 const PATIENCE_NS: u64 = 30_000_000_000;
 /// How long the writer sleeps while it is too far ahead.
 const NAP: Duration = Duration::from_micros(20);
 
-/// What it did.
+/// Its results.
 #[derive(Clone, Copy)]
 pub struct Wrote {
     pub sets: u64,
     pub seconds: f64,
 }
 
-/// Sets keys for as long as is wanted, at most a watermark ahead of the slowest replica. Each value
+/// Sets keys for the requested time, at most a watermark ahead of the slowest replica. Each value
 /// begins with the instant at which it was set.
 pub fn write(args: &Args, map: &Map, origin: &Origin, replicas: usize) -> Result<Wrote> {
     let mut key = vec![b'k'; args.key_size as usize];
@@ -51,7 +51,7 @@ pub fn write(args: &Args, map: &Map, origin: &Origin, replicas: usize) -> Result
     }
 }
 
-/// How far the writer may go on without looking.
+/// How far the writer may continue without a check.
 struct Ahead<'a> {
     args: &'a Args,
     map: &'a Map,
