@@ -27,7 +27,7 @@ static void timed(const char *name, std::uint32_t count, Run run) {
     std::printf("%s %.1f\n", name, time.count() / count);
 }
 
-// What is read must not be optimised away.
+// The reads must not be optimised away.
 static volatile std::size_t seen;
 
 int main(int argc, char **) {

@@ -12,7 +12,7 @@ VALUE = ("\7" * 100).b.freeze
 BATCH = 32
 OPERATIONS = Integer(ENV.fetch("OPERATIONS", "500000"))
 
-# Each does so many operations in blocks that do `per` of them, and prints nanoseconds for one of
+# Each does a number of operations in blocks of `per` of them, and prints nanoseconds for one of
 # the blocks.
 def timed(name, count)
   GC.start

@@ -18,16 +18,17 @@
  *     ch_map_free(stock);
  *     ch_hold_free(hold);
  *
- * Link with -lcommonhold, or ask pkg-config for "commonhold", or CMake: find_package(commonhold).
+ * Link with -lcommonhold, with pkg-config ("commonhold"), or with CMake: find_package(commonhold).
  *
  * ------------------------------------------------------------------------------------------
- * CONVENTIONS, true of everything below
+ * CONVENTIONS for everything below
  * ------------------------------------------------------------------------------------------
  *
  * RESULTS. A function that returns int returns
  *     CH_OK   (0)   done;
- *     CH_NONE (-1)  a negative answer: the key is absent, the queue is empty, the time has passed,
- *                   there was nothing to do. Each function states which of these are possible;
+ *     CH_NONE (-1)  a negative answer: the key is absent, the queue is empty, the time limit has
+ *                   passed, there was nothing to do. Each function states which of these are
+ *                   possible;
  *     an error (> 0), one of ch_code. Nothing was changed, unless the function states otherwise.
  * So `if (result > 0)` means "it failed". The codes are the same in every version and language.
  *
@@ -48,8 +49,9 @@
  *
  * BYTES that a function takes are a pointer and a length; NULL with the length 0 is no bytes. They
  * are copied before the function returns, and must not change meanwhile. Keys, values and messages
- * are any bytes, also NULs. More than 2^32 - 1 bytes are CH_TOO_LARGE, detected before any byte is
- * read. Where bytes are optional, the parameter is a `const ch_slice *`, and NULL stands for none.
+ * are any bytes, including NULs. More than 2^32 - 1 bytes are CH_TOO_LARGE, detected before any
+ * byte is read. Where bytes are optional, the parameter is a `const ch_slice *`, and NULL stands
+ * for none.
  *
  * BYTES that a function returns are
  *   - copied to a `ch_bytes`: a buffer of the caller's that grows. Begin with `ch_bytes value =
@@ -69,10 +71,9 @@
  * members is every default:
  *     ch_map_options options = CH_MAP_OPTIONS_INIT;
  *     ch_map_options options = {.size = sizeof(ch_map_options), .mode = CH_CACHE}; (the same, in C)
- * NULL stands for the defaults. By the size a program and a library of another version understand
- * each other: members that the program does not know have their defaults. Members that the library
- * does not know must be zero; otherwise, and for an impossible size such as 0, the call is
- * CH_INVALID.
+ * NULL stands for the defaults. The size lets a program work with another version of the library:
+ * members that the program does not know have their defaults. Members that the library does not
+ * know must be zero; otherwise, and for an impossible size such as 0, the call is CH_INVALID.
  *
  * TIME. `timeout_ns` and the like are nanoseconds; CH_FOREVER is no limit. Functions with `try_` in
  * their name never wait for data; those with `_timeout` take a time. lock_timeout_ns of the hold,
@@ -84,7 +85,7 @@
  * call meanwhile is CH_BUSY and does nothing. Freeing a handle while another thread uses it is a
  * fault of the program, as with any memory.
  *
- * FORK. A forked child may continue to use holds, maps, queues, channels and logs. It becomes a
+ * FORK. A forked child can continue to use holds, maps, queues, channels and logs. It becomes a
  * participant of its own with its first writing operation. Exclusive roles remain the parent's: in
  * the child producers and consumers are CH_CLOSED, elements in flight CH_INVALID, a collector
  * CH_BUSY, origins, replicas and journals CH_INVALID. The child should free these handles; this
@@ -105,11 +106,11 @@
  *
  * Errors that are not repeated below: every function on a structure in a hold can return CH_CLOSED
  * (the hold was closed) and CH_NOT_FOUND (the structure was dropped meanwhile). Reading can return
- * CH_DAMAGED (the file contradicts itself). Writing can in addition return CH_READ_ONLY (the hold
- * was opened so, or the map is a replica's), CH_FULL (nothing was lost; the old value stays),
- * CH_TIMED_OUT (lock_timeout_ns has passed), CH_REENTRANT (from a signal handler inside another
- * operation), CH_BUSY (this thread has frozen the hold), and in the first operation of a forked
- * child CH_TOO_MANY_PARTICIPANTS. "As reading" and "as writing" below mean these.
+ * CH_DAMAGED (the contents of the file contradict each other). Writing can in addition return
+ * CH_READ_ONLY (the hold was opened so, or the map is a replica's), CH_FULL (nothing was lost; the
+ * old value stays), CH_TIMED_OUT (lock_timeout_ns has passed), CH_REENTRANT (from a signal handler
+ * inside another operation), CH_BUSY (this thread has frozen the hold), and in the first operation
+ * of a forked child CH_TOO_MANY_PARTICIPANTS. "As reading" and "as writing" below mean these.
  */
 #ifndef COMMONHOLD_H
 #define COMMONHOLD_H
@@ -129,7 +130,7 @@ extern "C" {
 #define CH_VERSION_MINOR 1
 #define CH_VERSION_PATCH 0
 
-/* Waits as long as it takes. */
+/* Waits without limit. */
 #define CH_FOREVER UINT64_MAX
 
 /* A string literal as pointer and length, without its NUL. */
@@ -241,7 +242,7 @@ void ch_bytes_free(ch_bytes *bytes);
 
 /* ---- The hold -------------------------------------------------------------------------------
  *
- * One file, in memory or on a disk. On a disk it survives a restart of the system if it was closed
+ * One file, in memory or on a disk. On a disk it survives a system restart if it was closed
  * cleanly. */
 
 typedef struct ch_hold_options {
@@ -263,8 +264,8 @@ typedef struct ch_hold_options {
 
 /* Opens a hold; creates one; opens a hold or creates it. Creation is atomic: no process ever
  * sees an incomplete hold. Errors of opening: CH_NOT_FOUND, CH_PERMISSION, CH_READ_ONLY,
- * CH_NOT_A_HOLD, CH_VERSION, CH_TRUNCATED, CH_DAMAGED, CH_UNCLEAN (a file hold after a crash of
- * the system), CH_BUSY, CH_UNSUPPORTED, CH_TOO_MANY_PARTICIPANTS. Errors of creating: CH_EXISTS,
+ * CH_NOT_A_HOLD, CH_VERSION, CH_TRUNCATED, CH_DAMAGED, CH_UNCLEAN (a file hold after a system
+ * crash), CH_BUSY, CH_UNSUPPORTED, CH_TOO_MANY_PARTICIPANTS. Errors of creating: CH_EXISTS,
  * CH_FULL, CH_PERMISSION, CH_UNSUPPORTED. */
 int ch_hold_open(const char *name, const ch_hold_options *options, ch_hold **hold, ch_error *error);
 int ch_hold_create(const char *name, const ch_hold_options *options, ch_hold **hold, ch_error *error);
@@ -394,7 +395,7 @@ int ch_hold_list(const char *directory, ch_bytes *json, ch_error *error);
 
 typedef enum ch_map_mode {
     CH_GENERAL = 0, /* keys and values of any length, together at most 2^32 - 1 bytes */
-    /* every key has key_bytes, every value value_bytes; short pairs lie in the index itself */
+    /* every key has key_bytes, every value value_bytes; short pairs are kept in the index itself */
     CH_FIXED = 1,
     CH_CACHE = 2    /* pairs may be evicted, and expire */
 } ch_map_mode;
@@ -441,14 +442,14 @@ int ch_map_list(const ch_hold *hold, ch_bytes *json, ch_error *error);
  * Errors: CH_NOT_FOUND, CH_MISMATCH, CH_INVALID (too many bytes), as writing. */
 int ch_map_begin_stream(const ch_hold *hold, const char *name, uint64_t bytes, ch_error *error);
 
-/* Promotes a replica's map to one that everybody may write. CH_NONE: everybody may write it
- * already. Errors: CH_NOT_FOUND; as writing. */
+/* Makes a replica's map writable for every process. CH_NONE: it is writable already. Errors:
+ * CH_NOT_FOUND; as writing. */
 int ch_map_promote(const ch_hold *hold, const char *name, ch_error *error);
 
 void ch_map_free(ch_map *map);
 
 /* The map's name; valid as long as the handle. Its options, into a structure that begins with
- * CH_MAP_OPTIONS_INIT. CH_OK if only a replica writes the map, else CH_NONE. */
+ * CH_MAP_OPTIONS_INIT. CH_OK if only a replica writes to the map, else CH_NONE. */
 int ch_map_name(const ch_map *map, ch_slice *name, ch_error *error);
 int ch_map_get_options(const ch_map *map, ch_map_options *options, ch_error *error);
 int ch_map_is_replica(const ch_map *map, ch_error *error);
@@ -614,8 +615,8 @@ int ch_map_digest(const ch_map *map, ch_bytes *digest, ch_error *error);
 
 /* ---- Lists as values ------------------------------------------------------------------------
  *
- * Each change is one atomic step, and writes the whole list; for lists of some kilobytes. An absent
- * key is an empty list. Errors: CH_MISMATCH if the value is not a list; as writing. */
+ * Each change is one atomic step, and writes the whole list; for lists of a few kilobytes. An
+ * absent key is an empty list. Errors: CH_MISMATCH if the value is not a list; as writing. */
 
 int ch_list_push(const ch_map *map, const void *key, size_t key_len, const void *element, size_t element_len,
                  uint32_t *len, ch_error *error);
@@ -667,9 +668,9 @@ int ch_follower_recv(ch_follower *follower, ch_change *change, ch_error *error);
 int ch_follower_try_recv(ch_follower *follower, ch_change *change, ch_error *error);
 int ch_follower_recv_timeout(ch_follower *follower, uint64_t timeout_ns, ch_change *change, ch_error *error);
 
-/* The position of the next change. The end of the stream: every change that was seen in the map
- * before this call lies before it (errors: as writing). The number of bytes that wait, and the
- * number that the stream keeps. */
+/* The position of the next change. The end of the stream: every change that was visible in the map
+ * before this call precedes it (errors: as writing). The number of bytes that wait, and the number
+ * that the stream keeps. */
 int ch_follower_position(ch_follower *follower, ch_position *position, ch_error *error);
 int ch_follower_end(ch_follower *follower, ch_position *position, ch_error *error);
 int ch_follower_lag(ch_follower *follower, uint64_t *waiting, uint64_t *kept, ch_error *error);
@@ -679,7 +680,7 @@ int ch_follower_lag(ch_follower *follower, uint64_t *waiting, uint64_t *kept, ch
  * Elements of one size that move by reference between named queues, without a copy. Each element is
  * in exactly one of the queues, or in flight in exactly one process, which alone may touch its
  * bytes. A push cannot fail for lack of room. The elements that a dead process had in flight move
- * to the queue for orphans as soon as a process waits for elements, opens the hold, or calls
+ * to the orphan queue as soon as a process waits for elements, opens the hold, or calls
  * ch_hold_sweep(). */
 
 typedef struct ch_queue_options {
@@ -778,7 +779,7 @@ int ch_queue_pull_many(const ch_queue *queue, uint32_t number, ch_element *eleme
 int ch_queue_pull_many_timeout(const ch_queue *queue, uint32_t number, uint64_t timeout_ns, ch_element *elements,
                                size_t most, size_t *count, ch_error *error);
 
-/* Releases an element: pushes it to the queue for orphans. Errors: those of pushing. */
+/* Releases an element: pushes it to the orphan queue. Errors: those of pushing. */
 int ch_queue_let_go(const ch_queue *queue, const ch_element *element, ch_error *error);
 
 /* The same without an error, for destructors and garbage collectors: if the element cannot move
@@ -787,7 +788,7 @@ void ch_queue_abandon(const ch_queue *queue, const ch_element *element);
 
 /* A file descriptor for poll() and its relatives that becomes readable when elements are pushed
  * to this queue. Wait until it is readable, clear the notifier, then pull until the queue is
- * empty. A thread of this process serves it. In a forked child it never signals: make a new one
+ * empty. A thread of this process serves it. In a forked child it never signals: create a new one
  * there. The notifier owns the descriptor (-1 for an invalid handle): do not close it. */
 int ch_queue_notifier(const ch_queue *queue, uint32_t number, ch_notifier **notifier, ch_error *error);
 int ch_notifier_fd(const ch_notifier *notifier);
@@ -798,7 +799,7 @@ void ch_notifier_free(ch_notifier *notifier);
  *
  * One producer sends messages, every consumer receives all of them, in any process. A ring of
  * bytes; a message takes 8 bytes more than its length, rounded up to a multiple of 8, and has at
- * most a quarter of the ring. A dead consumer delays the producer no longer; when a producer dies,
+ * most a quarter of the ring. A dead consumer no longer delays the producer; when a producer dies,
  * the next one continues after its last message without a gap. */
 
 /* A participant at a channel. */
@@ -927,9 +928,9 @@ int ch_channel_consumer(const ch_channel *channel, uint32_t from, uint32_t polic
 /* Leaves the channel. */
 void ch_consumer_free(ch_consumer *consumer);
 
-/* A copy of the next message. The first function waits for it without limit, also while there is
- * no producer. CH_NONE: there is none now, or none in time. Errors: CH_CLOSED, also if it was
- * patient and was dropped (ch_consumer_rejoin()); CH_DAMAGED. */
+/* A copy of the next message. The first function waits for it without limit, even while there is no
+ * producer. CH_NONE: there is none now, or none in time. Errors: CH_CLOSED, also if it was patient
+ * and was dropped (ch_consumer_rejoin()); CH_DAMAGED. */
 int ch_consumer_recv(ch_consumer *consumer, ch_bytes *message, ch_received *received, ch_error *error);
 int ch_consumer_try_recv(ch_consumer *consumer, ch_bytes *message, ch_received *received, ch_error *error);
 int ch_consumer_recv_timeout(ch_consumer *consumer, ch_bytes *message, uint64_t timeout_ns, ch_received *received,
@@ -953,8 +954,8 @@ int ch_consumer_peek_timeout(ch_consumer *consumer, uint64_t timeout_ns, ch_slic
                              ch_error *error);
 int ch_consumer_advance(ch_consumer *consumer, ch_error *error);
 
-/* Begins again, from now or from the oldest message kept (`from` is a ch_join), after it was
- * dropped or at any time. */
+/* Joins again, from now or from the oldest kept message (`from` is a ch_join), after it was dropped
+ * or at any other time. */
 int ch_consumer_rejoin(ch_consumer *consumer, uint32_t from, ch_error *error);
 
 /* The number of the next message. The number of messages missed since it joined. Whether to wait
@@ -966,7 +967,7 @@ int ch_consumer_set_spin(ch_consumer *consumer, uint32_t spin, ch_error *error);
 /* ---- Logs -----------------------------------------------------------------------------------
  *
  * Many writing threads of many processes, one merged log. Each thread writes into a ring of its
- * own, so no writer ever waits. An accepted line is in the hold, whatever happens to its writer.
+ * own, so no writer ever waits. An accepted line stays in the hold, whatever happens to its writer.
  * One collector at a time merges all lines by time; without one, the last lines stay in the hold
  * and can be dumped after any crash. */
 
@@ -984,9 +985,9 @@ typedef struct ch_log_options {
     uint64_t ring_bytes;
     uint32_t rings;      /* how many threads of all processes can write, 1 to 4096; 0: 64 */
     uint32_t overflow;   /* a full ring: 0: drops and counts new lines; 1: overwrites the oldest */
-    /* a ch_level: lines less important are not accepted, at first; 0: CH_INFO */
+    /* a ch_level: the initial level; less important lines are rejected; 0: CH_INFO */
     uint32_t level;
-    /* this handle's own: 1: writes to standard error, too, as long as nobody collects */
+    /* this handle's own: 1: writes to standard error, too, as long as there is no collector */
     uint32_t direct;
 } ch_log_options;
 
@@ -1070,7 +1071,7 @@ typedef struct ch_log_line {
 typedef int (*ch_line_fn)(void *user, const ch_log_line *line);
 
 /* Calls back for all lines in the hold, collected or not, merged by time; changes nothing.
- * `count` gets their number. CH_NONE: none. Also in a read-only hold. */
+ * `count` gets their number. CH_NONE: none. Works in a read-only hold, too. */
 int ch_log_dump(const ch_log *log, ch_line_fn call, void *user, size_t *count, ch_error *error);
 
 /* Reads the log as it grows, independently of its collector, without leaving a trace. Polling
@@ -1083,10 +1084,10 @@ int ch_reader_finish(ch_reader *reader, ch_line_fn call, void *user, size_t *cou
 
 /* Appends the text of a line to `out` (ch_bytes_append()). Nothing: the line is left out. */
 typedef void (*ch_format_fn)(void *user, const ch_log_line *line, ch_bytes *out);
-/* Receives text, some lines at a time. A result other than 0 is an error: the text then comes
- * again. */
+/* Receives text, some lines at a time. A result other than 0 is an error: the callback then
+ * receives the text again. */
 typedef int (*ch_write_fn)(void *user, ch_slice text);
-/* Anything but 0: end. */
+/* Any result but 0 ends the call. */
 typedef int (*ch_stop_fn)(void *user);
 
 typedef struct ch_collector_options {
@@ -1114,9 +1115,9 @@ typedef struct ch_round {
  *     appears once, whichever process is killed at whichever moment.
  *   to a file descriptor, which is duplicated.
  *   to a callback.
- * To the last two the next collector repeats the text that a killed one wrote and had not yet
- * marked. Errors: CH_BUSY, naming slot and process, while another collector lives; CH_READ_ONLY;
- * those of files. */
+ * For a descriptor or a callback, the next collector repeats the text that a killed one had written
+ * but not yet marked as written. Errors: CH_BUSY, naming slot and process, while another collector
+ * lives; CH_READ_ONLY; those of files. */
 int ch_log_collect_to_file(const ch_log *log, const ch_collector_options *options, const char *path,
                            uint64_t max_bytes, uint32_t keep, ch_collector **collector, ch_error *error);
 int ch_log_collect_to_fd(const ch_log *log, const ch_collector_options *options, int fd, ch_collector **collector,
@@ -1136,7 +1137,7 @@ int ch_collector_finish(ch_collector *collector, ch_round *round, ch_error *erro
 int ch_collector_run(ch_collector *collector, ch_stop_fn stop, void *user, ch_round *round, ch_error *error);
 
 /* Writes a formatted line; CH_LOG() and its kin below do not even evaluate their arguments if the
- * level is not wanted. Up to 1 KiB without allocation. Results as of ch_log_write(); a format that
+ * level is not enabled. Up to 1 KiB without allocation. Results as of ch_log_write(); a format that
  * fails is CH_INVALID. Not for signal handlers. */
 static inline int ch_log_vprintf(const ch_log *log, uint32_t level, const char *format, va_list arguments)
     CH_PRINTF(3, 0);
@@ -1182,11 +1183,11 @@ static inline int ch_log_printf(const ch_log *log, uint32_t level, const char *f
 /* ---- Maps over the network ------------------------------------------------------------------
  *
  * An origin serves a map's changes. A replica keeps a map of its own hold equal to the origin's,
- * and every process there reads it like any map (writing it is CH_READ_ONLY). An address is
+ * and every process there reads it like any map (writing to it is CH_READ_ONLY). An address is
  * `unix:PATH`, `tcp:HOST:PORT`, or `tcp:PORT` for the loopback interface. TCP is not encrypted.
  * Both have threads of their own. */
 
-/* Receives events, a line of text at a time, from any thread. Must not call the origin. */
+/* Receives events, one line of text at a time, from any thread. Must not call the origin. */
 typedef void (*ch_notice_fn)(void *user, const char *text);
 
 typedef enum ch_loop {
@@ -1204,7 +1205,7 @@ typedef struct ch_origin_options {
     size_t secret_len;
     ch_notice_fn notice; /* NULL: none */
     void *user;          /* for `notice` */
-    /* whose processes may connect over unix sockets; NULL: who can open the socket */
+    /* users whose processes may connect over unix sockets; NULL: all who can open the socket */
     const uint32_t *allowed_uids;
     size_t allowed_uid_count;
     size_t most_replicas;           /* connections at most; 0: 8192 */
@@ -1217,7 +1218,7 @@ typedef struct ch_origin_options {
 #define CH_ORIGIN_OPTIONS_INIT \
     { sizeof(ch_origin_options), 0, 0, 0, NULL, 0, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0 }
 
-/* Begins to serve a map, which gets a stream if it has none. Any process may write the map, and
+/* Begins to serve a map; creates its stream if it has none. Any process may write to the map, and
  * may be killed, as always. Errors: CH_NOT_FOUND; as writing; CH_IO if a thread cannot start. */
 int ch_origin_start(const ch_hold *hold, const char *map, const ch_origin_options *options, ch_origin **origin,
                     ch_error *error);
@@ -1225,8 +1226,8 @@ int ch_origin_start(const ch_hold *hold, const char *map, const ch_origin_option
 /* Ends the origin, and closes its connections. */
 void ch_origin_free(ch_origin *origin);
 
-/* Accepts no further replica, sends every replica what waits, within `timeout_ns`, then ends and
- * frees the origin. CH_NONE: in a forked child, where there is nothing to end. */
+/* Accepts no further replica, sends every replica the waiting changes, within `timeout_ns`, then
+ * ends and frees the origin. CH_NONE: in a forked child, where there is nothing to end. */
 int ch_origin_finish(ch_origin *origin, uint64_t timeout_ns, ch_error *error);
 
 /* Listens at an address; `listens_at` (may be NULL) gets it as text, with the port that the
@@ -1258,12 +1259,12 @@ typedef struct ch_replica_options {
     size_t size;        /* CH_REPLICA_OPTIONS_INIT sets it */
     const void *secret; /* what both sides must prove to know; NULL: nothing */
     size_t secret_len;
-    /* after the first failed connection; each next one is twice as long; 0: 50 ms */
+    /* delay after the first failed connection; it doubles each time; 0: 50 ms */
     uint64_t first_pause_ns;
     uint64_t longest_pause_ns; /* 0: 5 s */
     /* A change was applied; not called for the pairs of a full sync. Each callback may be NULL. */
     void (*changed)(void *user, const ch_change *change);
-    /* the map is what the origin's was; again after each gap */
+    /* the map has the origin's state; again after each gap */
     void (*ready)(void *user, ch_position position);
     /* the connection is lost, or could not be made */
     void (*lost)(void *user, const char *why);
@@ -1283,14 +1284,14 @@ typedef struct ch_replica_status_t {
     uint64_t synchronisations; /* how often the whole map was sent */
     uint64_t connections;      /* how often a connection was made */
     uint32_t connected;
-    /* its map has been what the origin's was, and stays readable whatever happens */
+    /* its map has had the origin's state, and stays readable whatever happens */
     uint32_t ready;
     uint32_t has_position;
 } ch_replica_status_t;
 
 /* Follows the origin at an address, or at the other end of a connected stream socket (taken over
  * if the result is CH_OK), with the map of this name, which is created if it does not exist.
- * Returns at once. A lost connection to an address is made again and continues where it was.
+ * Returns at once. After a lost connection to an address it reconnects and resumes.
  * Errors: CH_MISMATCH if the map exists and is not a replica's; CH_BUSY if it has a replica
  * already; as writing. */
 int ch_replica_connect(const ch_hold *hold, const char *map, const char *origin, const ch_replica_options *options,
@@ -1310,8 +1311,8 @@ int ch_replica_describe(const ch_replica *replica, ch_bytes *json, ch_error *err
 int ch_replica_wait_ready(const ch_replica *replica, uint64_t timeout_ns, ch_error *error);
 int ch_replica_wait_for(const ch_replica *replica, const ch_position *position, uint64_t timeout_ns, ch_error *error);
 
-/* Compares the replica of this name with its origin, pair by pair; needs memory for a copy.
- * CH_NONE: they differ, and the report (JSON; may be NULL) names the differences. Errors:
+/* Compares the replica of this name with its origin, pair by pair; needs memory for a copy of the
+ * map. CH_NONE: they differ, and the report (JSON; may be NULL) names the differences. Errors:
  * CH_NOT_FOUND, CH_MISMATCH, CH_TIMED_OUT. */
 int ch_replica_verify(const ch_hold *hold, const char *map, const char *origin, const ch_replica_options *options,
                       uint64_t timeout_ns, ch_bytes *report, ch_error *error);
@@ -1335,14 +1336,14 @@ typedef struct ch_journal_options {
 #define CH_JOURNAL_OPTIONS_INIT \
     { sizeof(ch_journal_options), 0, 0, 0, 0, 0 }
 
-/* Records every change of a map in a file, from which the map is rebuilt after a crash of the
- * system. Any process may write the map, and wait until its changes are durable (ch_map_sync()).
- * Errors: CH_NOT_FOUND; CH_MISMATCH (a cache, a replica, the file of another map); CH_BUSY if
- * the map, or the file, has a journal already; those of files. */
+/* Records every change of a map in a file, from which the map is rebuilt after a system crash. Any
+ * process may write to the map, and wait until its changes are durable (ch_map_sync()). Errors:
+ * CH_NOT_FOUND; CH_MISMATCH (a cache, a replica, the file of another map); CH_BUSY if the map, or
+ * the file, has a journal already; those of files. */
 int ch_journal_start(const ch_hold *hold, const char *map, const char *file, const ch_journal_options *options,
                      ch_journal **journal, ch_error *error);
 
-/* Writes what waits, makes it durable, and ends. */
+/* Writes all waiting changes, makes them durable, and ends. */
 void ch_journal_free(ch_journal *journal);
 
 /* Its status, as JSON. CH_OK if it has ended by itself because its map is gone, else CH_NONE. */

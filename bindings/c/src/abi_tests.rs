@@ -1,4 +1,4 @@
-//! The header and this crate say the same: a C compiler is asked for every structure's size, and
+//! The header and this crate agree: a C compiler prints every structure's size, and
 //! the functions are compared by name and number of parameters.
 
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ fn here(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// What a C program with this body prints.
+/// The output of a C program with this body.
 fn compiled(body: &str) -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -26,7 +26,7 @@ fn compiled(body: &str) -> String {
         .args(["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I"])
         .arg(here("include"))
         .args([&source, Path::new("-o"), &program])
-        // ch_log_printf() of the header needs it, if nobody calls it, too.
+        // ch_log_printf() of the header needs it, even if no code calls it.
         .args(["-O1", "-Wl,--unresolved-symbols=ignore-all"])
         .output()
         .expect("a C compiler");
@@ -36,7 +36,7 @@ fn compiled(body: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What a C compiler says of the sizes of these types.
+/// The sizes of these types, from a C compiler.
 fn sizes(types: &[&str]) -> Vec<usize> {
     let line = |name: &&str| format!("printf(\"%zu\\n\", sizeof({name}));");
     let lines: String = types.iter().map(line).collect();
@@ -93,8 +93,8 @@ fn without_comments(text: &str) -> String {
     text.split("/*").map(code).collect()
 }
 
-/// What it is to begin with sets its size and every other byte to zero, and it has no padding,
-/// which would be nobody's.
+/// Each initializer sets the size and every other byte to zero, and the structure has no padding,
+/// which no code would initialize.
 #[test]
 fn options_begin_with_their_size_and_have_no_padding() {
     let header = std::fs::read_to_string(here("include/commonhold.h")).unwrap();

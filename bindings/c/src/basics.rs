@@ -1,4 +1,4 @@
-//! What has no other place: versions, codes, buffers, positions.
+//! Versions, codes, buffers, positions.
 
 use crate::ffi::call::export;
 use crate::ffi::take::Plain;
@@ -33,7 +33,7 @@ impl From<Position> for StreamPosition {
     }
 }
 
-/// Nanoseconds as C gives them; the largest number is for ever.
+/// Nanoseconds from C; the largest number means without limit.
 #[inline]
 pub(crate) fn time(ns: u64) -> Duration {
     if ns == u64::MAX { Duration::MAX } else { Duration::from_nanos(ns) }
@@ -76,7 +76,7 @@ const CODES: [(c_int, &str); 24] = [
     (99, "panic\0"),
 ];
 
-/// A text that ends with a NUL, for ever.
+/// A static text that ends with a NUL.
 fn text(text: &'static str) -> *const c_char {
     debug_assert!(text.ends_with('\0'));
     text.as_ptr().cast()

@@ -10,7 +10,7 @@
 //! | channels | [`channel`] |
 //! | logs | [`log`] |
 //! | origins, replicas, journals | [`net`] |
-//! | what has no other place: versions, codes, buffers, positions | [`basics`] |
+//! | versions, codes, buffers, positions | [`basics`] |
 //!
 //! A function here is three lines or so: take the arguments, call the library, give the results. A
 //! function that the library has and this crate has not is a gap; `abi_tests` proves that

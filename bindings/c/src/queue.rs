@@ -46,7 +46,7 @@ impl Options {
             options = options.queues(self.queues.texts(self.queue_count)?);
         }
         match self.orphans.optional() {
-            Some(_) => Ok(options.orphans(self.orphans.text("the name of the queue for orphans")?)),
+            Some(_) => Ok(options.orphans(self.orphans.text("the name of the orphan queue")?)),
             None => Ok(options),
         }
     }
@@ -85,7 +85,7 @@ crate::ffi::handle::kinds! {
 #[inline]
 fn named(queue: &Queue, number: u32) -> Result<NamedQueue<'_>> {
     queue.all().nth(number as usize).ok_or_else(|| {
-        invalid(format!("queue '{}' has no named queue of number {number}", queue.name()))
+        invalid(format!("queue '{}' has no named queue with the number {number}", queue.name()))
     })
 }
 
@@ -107,7 +107,7 @@ fn taken<'q>(queue: &'q Queue, InFlight { data, id, owner, .. }: &InFlight) -> R
     Err(invalid(format!("queue '{}': element {id} belongs to another queue", queue.name())))
 }
 
-/// What was not pushed stays in flight in the caller.
+/// Elements that were not pushed stay in flight in the caller.
 #[cold]
 fn kept((element, error): (Element<'_>, Error)) -> Error {
     element.into_raw();
@@ -144,8 +144,8 @@ fn give_many(out: &Give<InFlight>, count: &Give<usize>, mut batch: Batch<'_>) ->
 }
 
 /// # Errors
-/// `Invalid` if one is there twice, for it would be in two places; if they are not all in flight in
-/// the same process.
+/// `Invalid` if one occurs twice, because it would be in two places; if they are not all in flight
+/// in the same process.
 fn movable_at_once(elements: &[InFlight]) -> Result<()> {
     let mut ids: Vec<u32> = elements.iter().map(|element| element.id).collect();
     ids.sort_unstable();
@@ -273,8 +273,7 @@ export! {
         let queue = queue.get()?;
         let (to, from) = (named(queue, to)?, named(queue, from)?);
         let found = to.try_push_pull(take(queue, &element)?, from).map_err(kept)?;
-        // An error says that nothing was pushed. What is wrong with the other end the next pull
-        // says.
+        // An error means that nothing was pushed. The next pull reports an error of the other end.
         give(&pulled, found.unwrap_or_default())
     }
 
@@ -284,7 +283,7 @@ export! {
         let to = named(queue, number)?;
         let mut batch = queue.batch();
         let pushed = push_all(&mut batch, queue, to, elements);
-        // What was not pushed stays in flight in the caller.
+        // Elements that were not pushed stay in flight in the caller.
         while let Some(element) = batch.pop() {
             element.into_raw();
         }

@@ -96,7 +96,7 @@ void killed(pid_t child) {
 
 int main(int argc, char **argv) {
     size_t passed = 0;
-    /* Who hangs fails. */
+    /* A case that hangs fails. */
     alarm(120);
     for (size_t i = 0; i < count; i++) {
         int wanted = argc == 1;

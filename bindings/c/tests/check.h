@@ -1,4 +1,4 @@
-/* What the tests are made of: cases that register themselves, checks that say where they failed,
+/* The frame of the tests: cases that register themselves, checks that say where they failed,
  * places, processes. */
 #ifndef CHECK_H
 #define CHECK_H

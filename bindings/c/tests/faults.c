@@ -1,4 +1,4 @@
-/* What a program does wrong is a clean error: NULL, handles of another kind, closed ones, lengths
+/* Mistakes of a program are clean errors: NULL, handles of another kind, closed ones, lengths
  * that nothing has. */
 #include "check.h"
 

@@ -1,4 +1,4 @@
-/* Holds: opening, names, figures, copies, dropping. */
+/* Holds: opening, names, statistics, copies, dropping. */
 #include "check.h"
 
 #include <unistd.h>
@@ -190,8 +190,8 @@ TEST(hold_is_frozen_for_a_callback) {
     ch_hold_free(hold);
 }
 
-/* Programs and libraries of different versions: what only one of them knows is at its default, or
- * refused. */
+/* Programs and libraries of different versions: members that only one of them knows are at their
+ * default, or refused. */
 TEST(options_say_their_size) {
     ch_hold *hold = new_hold();
     ch_map *map;
@@ -207,7 +207,7 @@ TEST(options_say_their_size) {
     newer.later[3] = 1;
     FAILS(CH_INVALID, "newer version", ch_map_open_or_create(hold, "newest", &newer.known, &map, &E));
     CHECK(map == NULL);
-    /* An older program's ends earlier; what lies behind it is not its own. */
+    /* An older program's structure ends earlier; the bytes after it belong to others. */
     ch_map_options older = {.size = offsetof(ch_map_options, max_bytes), .mode = CH_CACHE, .max_bytes = 1 << 20, .ttl_ms = 1};
     DONE(ch_map_open_or_create(hold, "older", &older, &map, &E));
     ch_map_options found = CH_MAP_OPTIONS_INIT;

@@ -169,7 +169,7 @@ TEST(channel_messages_arrive) {
     ch_hold_free(hold);
 }
 
-TEST(channel_full_names_who_is_waited_for) {
+TEST(channel_full_names_the_consumer_in_the_way) {
     ch_hold *hold = new_hold();
     ch_channel *channel = new_channel(hold);
     ch_producer *producer;
@@ -276,7 +276,7 @@ TEST(channel_batches_reservations_and_looking) {
 }
 
 /* One that is over, or another producer's, commits and cancels nothing. */
-TEST(channel_reservations_are_told_apart) {
+TEST(channel_reservations_are_distinct) {
     ch_hold *hold = new_hold();
     ch_channel *channel = new_channel(hold), *elsewhere;
     ch_producer *producer, *other;

@@ -20,7 +20,7 @@ static ch_hold *open_again(void) {
     return hold;
 }
 
-TEST(processes_a_reader_goes_on_while_writers_are_killed) {
+TEST(processes_a_reader_continues_while_writers_are_killed) {
     ch_hold *hold = new_hold();
     ch_map *map = new_map(hold, "it", NULL);
     volatile int *rounds = shared_words();
@@ -56,7 +56,7 @@ TEST(processes_a_reader_goes_on_while_writers_are_killed) {
     ch_hold_free(hold);
 }
 
-TEST(processes_what_a_killed_one_had_in_flight_comes_back) {
+TEST(processes_elements_of_a_killed_one_come_back) {
     ch_hold *hold = new_hold();
     const char *const names[] = {"free", "full", "lost"};
     ch_queue_options options = {sizeof options, 10, 8, names, 3, "lost"};
@@ -128,9 +128,9 @@ TEST(processes_an_element_stays_in_flight_if_a_stopped_one_is_in_the_way) {
     ch_hold_free(hold);
 }
 
-/* An interpreter asks without patience first: nobody is waited for, and what a dead one left is not
- * settled either. */
-TEST(processes_a_thread_without_patience_is_told_so_at_once) {
+/* An interpreter asks without patience first: it waits for no process, and does not recover
+ * after a dead one either. */
+TEST(processes_a_thread_without_patience_times_out_at_once) {
     ch_hold *hold, *made = new_hold();
     ch_map *map = new_map(made, "it", NULL);
     char value[2000] = "a long value is written for longer";
@@ -231,7 +231,7 @@ TEST(processes_lines_of_a_killed_one_stay) {
     ch_hold_free(hold);
 }
 
-TEST(processes_a_forked_child_uses_what_it_inherited) {
+TEST(processes_a_forked_child_uses_inherited_handles) {
     ch_hold *hold = new_hold();
     ch_map *map = new_map(hold, "it", NULL);
     const char *const names[] = {"free"};

@@ -1,6 +1,6 @@
 // Commonhold for C++20: one file of memory, a hold, that many processes share. Header-only, over
-// commonhold.h, whose conventions (threads, fork, what happens when a process dies) and error lists
-// hold here, too.
+// commonhold.h, whose conventions (threads, fork, the death of a process) and error lists apply
+// here, too.
 //
 //     #include <commonhold.hpp>
 //
@@ -12,14 +12,13 @@
 //
 //     auto prices = shop.maps().open_or_create<int, double>("prices"); // trivially copyable
 //     prices.set(7, 12.5);
-//
-// What is where:
+// The headers:
 //     error.hpp      one tree of exceptions; std::expected where the library has it
-//     bytes.hpp      what is taken as bytes, and buffers
-//     many.hpp       the elements of a range for a call that takes many
+//     bytes.hpp      conversions to bytes, and buffers
+//     many.hpp       the elements of a range for a call with many elements
 //     hold.hpp       the file: opening, statistics, copies
 //     by_name.hpp    its structures by name: opening, creating, dropping, listing
-//     map.hpp        maps: by key, by uid, batches, walks, lists, following
+//     map.hpp        maps: by key, by uid, batches, iteration, lists, following
 //     typed.hpp      maps, channels and queue elements of trivially copyable types
 //     queue.hpp      elements that move between named queues
 //     channel.hpp    one producer, many consumers
@@ -27,10 +26,10 @@
 //     replicate.hpp  origins, replicas, journals
 //
 // Conventions: every class is a move-only handle that frees itself. Absence is std::nullopt (or
-// false, where there is nothing to give); errors are exceptions, of which commonhold::error is the
-// root. Keys, values and messages are anything that consists of bytes: std::string_view, string
-// literals, spans and contiguous ranges of bytes. Returned values are std::string, which may have
-// any bytes. Times are std::chrono durations.
+// false, where there is no value to return); errors are exceptions, of which commonhold::error is
+// the root. Keys, values and messages may be anything that consists of bytes: std::string_view,
+// string literals, spans and contiguous ranges of bytes. Returned values are std::string, which may
+// have any bytes. Times are std::chrono durations.
 #ifndef COMMONHOLD_HPP
 #define COMMONHOLD_HPP
 

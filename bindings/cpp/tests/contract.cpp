@@ -1,4 +1,4 @@
-// The contract in C++: what the C suite proves of the library is not repeated, but that every
+// The contract in C++: it does not repeat the proofs of the C suite, but shows that every
 // operation is reached, and that handles, ranges, concepts, optionals and exceptions are what they
 // say.
 #include "ground.hpp"
@@ -112,7 +112,7 @@ TEST_F(Ground, BatchesKeepWhatARangeMakesOnTheWay) {
     EXPECT_EQ(map.get_many(texts, values), 50u);
     for (int i : numbers) EXPECT_EQ(values[std::size_t(i)], text(i));
     EXPECT_EQ(producer.send_many(texts), 50u);
-    // Each pair and key of a walk, and each word of a stream, is valid until the next.
+    // Each pair and key of an iteration, and each word of a stream, is valid until the next.
     ch::map copy = hold.maps().open_or_create("copy");
     copy.set_many(map);
     EXPECT_EQ(copy.digest(), map.digest());
@@ -196,7 +196,7 @@ TEST_F(Ground, TypedMapsAndChannels) {
     EXPECT_THROW(consumer.recv(), ch::mismatch);
 }
 
-// A typed map over a map that is none of these types: nothing is read beyond a value's end.
+// A typed map over a map of other types: nothing is read beyond a value's end.
 TEST_F(Ground, TypedMapsRefuseOtherLengths) {
     struct Page {
         char bytes[4096];
@@ -243,7 +243,7 @@ TEST_F(Ground, QueuesMoveElements) {
     EXPECT_FALSE(free.push_pull(std::move(*full.pull()), free)->bytes().empty());
     ch::queue another = hold.queues().open_or_create("another", {.elements = 4, .element_bytes = 64});
     element = free.pull();
-    std::vector<ch::element> theirs; // In flight here is what has the element's number there, too.
+    std::vector<ch::element> theirs; // Elements with these numbers are in flight here, too.
     while (auto one = another["free"].pull()) theirs.push_back(std::move(*one));
     EXPECT_THROW(another["free"].push(std::move(*element)), ch::invalid);
     EXPECT_THROW(another["free"].push_pull(std::move(*element), free), ch::invalid);
@@ -368,7 +368,7 @@ TEST_F(Ground, ReplicasFollow) {
     EXPECT_FALSE(journal.is_over());
 }
 
-// Is called back, and takes its time for it; says whether what it holds was freed meanwhile.
+// Is called back slowly; records whether its contents were freed meanwhile.
 struct slow {
     struct seen {
         std::atomic<int> calls = 0;
@@ -438,7 +438,7 @@ TEST_F(Ground, ErrorsAreOneTree) {
     EXPECT_THROW(same.get("a"), ch::closed);
     EXPECT_THROW(again.close(), ch::closed);
     ch::map moved = std::move(same);
-    EXPECT_THROW(same.get("a"), ch::invalid); // What was moved from is a NULL handle.
+    EXPECT_THROW(same.get("a"), ch::invalid); // A moved-from object is a NULL handle.
 }
 
 #if defined(__cpp_lib_expected)
@@ -521,7 +521,7 @@ TEST_F(Ground, AReaderGoesOnWhileWritersAreKilled) {
     EXPECT_TRUE(hold.check().ok);
 }
 
-// What a child destroys of its parent's is the parent's still; and the child takes no part in the
+// Handles that a child destroys remain the parent's; and the child takes no part in the
 // hold by that.
 TEST_F(Ground, ForkedChildrenEndNothingThatTheyInherited) {
     ch::queue queue = hold.queues().open_or_create("queue", {.elements = 8, .element_bytes = 64});

@@ -1,4 +1,4 @@
-// What the tests stand on: a folder of their own in memory, a hold in it, child processes.
+// The base of the tests: a folder of their own in memory, a hold in it, child processes.
 #ifndef GROUND_HPP
 #define GROUND_HPP
 

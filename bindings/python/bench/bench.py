@@ -19,7 +19,7 @@ BATCH = 32
 
 
 class Rival:
-    """Something with get, set and more; what it lacks it is not asked for."""
+    """A rival with get, set and more; missing operations are skipped."""
 
     def __init__(self, name, get, set, get_many=None, send_recv=None, text=False, close=lambda: None):
         self.name, self.get, self.set, self.get_many = name, get, set, get_many

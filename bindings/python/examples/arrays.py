@@ -18,7 +18,7 @@ def produce(frames: commonhold.Queue, count: int) -> None:
         frame = frames["free"].pull()
         array = np.frombuffer(frame, TYPE).reshape(SHAPE)
         array[:] = number
-        del array  # Nobody may look at what is pushed.
+        del array  # No array may show a pushed element.
         frames["full"].push(frame)
 
 

@@ -19,7 +19,7 @@ with commonhold.open("quickstart", delete_on_last_exit=True) as hold:
 
     frames = hold.queue("frames", 4, 4096, ["free", "full"])
     element = frames["free"].pull()
-    memoryview(element)[:5] = b"hello"  # where it lies: no copy
+    memoryview(element)[:5] = b"hello"  # in place: no copy
     frames["full"].push(element)  # perhaps another process pulls it
 
     ticks = hold.channel("ticks")

@@ -19,18 +19,18 @@ pub struct Consumer {
     ours: Arc<Ours>,
 }
 
-/// What a consumer and the message that it shows share.
+/// The shared state of a consumer and the message that it shows.
 type Ours = Turn<Reading>;
 
 struct Reading {
     /// None: closed.
     consumer: Option<commonhold::channel::Consumer>,
     buffer: Vec<u8>,
-    /// What is shown, if anything is: no two showings have the same number, though they may be of
+    /// The shown message, if there is one: no two views have the same number, though they may be of
     /// the same message.
     shown: Option<u64>,
     showings: u64,
-    /// How many look at it.
+    /// The number of views of it.
     seen: usize,
 }
 
@@ -43,7 +43,7 @@ struct Message {
 
 impl Held for Message {
     fn pin(&self) -> PyResult<()> {
-        // Who has it locked goes on to the next message.
+        // The thread that has it locked continues with the next message.
         let reading = self.ours.try_lock();
         let Some(mut reading) = reading.filter(|reading| reading.shown == Some(self.showing))
         else {
@@ -90,7 +90,7 @@ impl Used for Reading {
 }
 
 impl Reading {
-    /// The consumer, to go on: a message that is shown counts as received.
+    /// The consumer, to continue: a shown message counts as received.
     #[inline]
     fn parts(&mut self) -> Answer<(&mut commonhold::channel::Consumer, &mut Vec<u8>)> {
         if self.seen > 0 {
@@ -228,7 +228,7 @@ impl Consumer {
         Ok(messages)
     }
 
-    /// Shows the next message where it lies.
+    /// Shows the next message in place.
     #[pyo3(signature = (class, timeout=None))]
     fn _view<'py>(
         &self,
@@ -267,7 +267,7 @@ impl Consumer {
         if reading.shown != Some(held.showing) {
             return Ok(());
         }
-        // Once more: while another thread had its turn, somebody may have begun to look.
+        // Checked again: while another thread had its turn, a new view may have been created.
         window::ensure_unseen(message)?;
         reading.go_on()
     }
@@ -285,7 +285,7 @@ impl Consumer {
         patiently(py, self.ours.tie.patience, || Ok(consumer.rejoin(from)?))
     }
 
-    /// Leaves the channel. While somebody looks at a message, the last one's end does it. In a
+    /// Leaves the channel. While views of a message exist, the end of the last one does it. In a
     /// signal's handler it ends the receiving that the signal interrupted, as from another thread;
     /// all else raises `BusyError` there.
     fn close(&self, py: Python<'_>) -> Answer<()> {

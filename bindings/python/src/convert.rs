@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use serde::Serialize;
 
-/// Figures as JSON, which the package turns into dictionaries.
+/// Statistics as JSON, which the package turns into dictionaries.
 pub fn json(figures: &impl Serialize) -> Answer<String> {
     Ok(serde_json::to_string(figures)?)
 }

@@ -38,7 +38,7 @@ impl Follower {
         self.follower.try_lock().map_err(|_| {
             error(
                 ErrorKind::Busy,
-                "another thread waits for this follower; make one for each thread",
+                "another thread is waiting for this follower; create one per thread",
             )
         })
     }

@@ -1,4 +1,4 @@
-//! `Hold`: the file, and what concerns all of it.
+//! `Hold`: the file, and the operations on all of it.
 
 use crate::convert::json;
 use crate::errors::{Answer, Failure, error};

@@ -1,15 +1,15 @@
-//! `commonhold._native`: what the Python package `commonhold` is made of.
+//! `commonhold._native`: the native part of the Python package `commonhold`.
 //!
 //! The package's classes are written in Python where that costs nothing and derive from the classes
 //! here, which do the work. Rules: whatever may wait (locks of other processes included) is done
-//! with the interpreter let go, reads never wait and keep it; no argument is trusted; an error of
+//! with the interpreter released, reads never wait and keep it; no argument is trusted; an error of
 //! the library becomes the exception of its kind (`errors`).
 //!
 //! | module | what |
 //! |---|---|
 //! | `ffi/` | all that is unsafe: bytes from Python (`input`), memory shown to Python (`window`), calls without tuples (`fast`) |
-//! | `tie` | one open hold, shared by all that was made from it; closing it, also while somebody looks at its memory |
-//! | `turn` | what one thread at a time may use and anybody may close: a consumer, a producer |
+//! | `tie` | one open hold, shared by all objects that came from it; closing it, even while views of its memory exist |
+//! | `turn` | values that one thread at a time may use and any thread may close: a consumer, a producer |
 //! | `errors`, `waiting`, `convert` | exceptions; waiting that Ctrl-C ends; small conversions |
 //! | `hold`, `map`, `walk`, `follow`, `queue`, `producer`, `consumer`, `log`, `net` | a class or two each |
 

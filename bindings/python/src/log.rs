@@ -102,13 +102,13 @@ impl Log {
     }
 
     /// Writes one line, of text or bytes. Never waits, and never raises for want of room:
-    /// `"accepted"`, `"filtered"` (the level is not wanted) or `"dropped"` (counted).
+    /// `"accepted"`, `"filtered"` (the level is not enabled) or `"dropped"` (counted).
     fn _write(&self, level: u32, text: &Bound<'_, PyAny>) -> Answer<&'static str> {
         let (log, level) = (self.log()?, self::level(level)?);
         let written = match text.cast::<PyString>() {
             Ok(text) => match text.to_cow() {
                 Ok(text) => log.write(level, text.as_bytes())?,
-                // What no UTF-8 has is shown as a question mark, as `logging` does.
+                // Characters that UTF-8 cannot represent become question marks, as in `logging`.
                 Err(_) => log.write(level, text.to_string_lossy().as_bytes())?,
             },
             Err(_) => log.write(level, text.extract::<Input<'_>>()?)?,
@@ -120,7 +120,7 @@ impl Log {
         })
     }
 
-    /// The least important level that is wanted.
+    /// The least important level that is enabled.
     #[getter]
     fn _level(&self) -> Answer<u32> {
         Ok(self.log()?.level() as u32)
@@ -194,8 +194,8 @@ impl Collector {
         Ok(Collector { collector, stops: AtomicBool::new(false), tie: Arc::clone(tie) })
     }
 
-    /// The text of what is old enough, one round, and marks it as collected; `finish`: of all there
-    /// is, however young.
+    /// The text of the lines that are old enough, one round, marked as collected; `finish`: of all
+    /// there is, however young.
     #[pyo3(signature = (finish=false))]
     fn poll<'py>(&self, py: Python<'py>, finish: bool) -> Answer<Bound<'py, PyBytes>> {
         let mut collector = self.alone()?;
@@ -232,7 +232,7 @@ impl Collector {
         self.stops.store(true, Ordering::Relaxed);
     }
 
-    /// Lets the next one begin.
+    /// Lets the next collector begin.
     fn close(&self) -> Answer<()> {
         let found = self.collector.try_lock();
         *found.map_err(|_| error(ErrorKind::Busy, "another thread collects: stop() it first"))? =

@@ -27,7 +27,7 @@ pub struct Map {
     pub tie: Arc<Tie>,
 }
 
-/// A time to live as Python says it: seconds, or a `timedelta`.
+/// A time to live from Python: seconds, or a `timedelta`.
 pub fn time_to_live(time: &Bound<'_, PyAny>) -> Answer<Duration> {
     match time.extract::<f64>() {
         Ok(time) => seconds(time),
@@ -78,7 +78,7 @@ impl Map {
         Ok(self.map.get(key)?.map(|value| bytes(py, &value)))
     }
 
-    /// Stores, with the interpreter let go: a lock's holder may be stopped.
+    /// Stores, with the interpreter released: a lock's holder may be stopped.
     pub fn store<T: Send>(
         &self,
         py: Python<'_>,
@@ -133,7 +133,7 @@ impl Map {
             }
         };
         if !cache && (max_bytes.is_some() || max_entries.is_some() || ttl.is_some()) {
-            return Err(invalid("max_bytes, max_entries and ttl are a cache's"));
+            return Err(invalid("max_bytes, max_entries and ttl apply only to caches"));
         }
         let options = options.value_room(value_room);
         let map = tie.act(py, |hold| match how {
@@ -149,7 +149,7 @@ impl Map {
         self.map.name()
     }
 
-    /// What kind of map it is: `"general"`, `"fixed"` or `"cache"`.
+    /// The kind of the map: `"general"`, `"fixed"` or `"cache"`.
     #[getter]
     fn mode(&self) -> &'static str {
         match self.map.options().mode() {
@@ -317,8 +317,8 @@ impl Map {
         self.store(py, ttl, |map| map.increment(&key, by))
     }
 
-    /// Lets `change` decide on the new value (`None`: absent, in and out) as often as somebody else
-    /// was faster.
+    /// Lets `change` decide on the new value (`None`: absent, in and out) again after each change
+    /// by another process meanwhile.
     #[pyo3(signature = (key, change, *, ttl=None))]
     fn _update(
         &self,
@@ -334,7 +334,7 @@ impl Map {
         };
         let key: &[u8] = &key;
         let mut decide = |value: Option<&[u8]>| -> Answer<Option<Vec<u8>>> {
-            // What it does with other handles is no part of this waiting.
+            // Its use of other handles does not belong to this wait.
             let _patience = Patience::of(Duration::MAX);
             Python::attach(|py| {
                 let new = change.bind(py).call1((value.map(|value| bytes(py, value)),))?;
@@ -462,7 +462,7 @@ impl Map {
     #[pyo3(signature = (timeout=30.0))]
     fn sync(&self, py: Python<'_>, timeout: f64) -> Answer<String> {
         let map = self.map()?;
-        // What is changed while it waits is no part of it.
+        // Changes during the wait do not count.
         let end = patiently(py, self.tie.patience, || Ok(map.follow()?.end()?))?;
         let mut late = None;
         let found =

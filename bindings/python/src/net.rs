@@ -1,6 +1,6 @@
 //! `Origin` and `Replica`.
 //!
-//! Their threads may call Python, so whatever waits for them lets the interpreter go: also what
+//! Their threads may call Python, so every wait for them releases the interpreter: also what
 //! drops them.
 
 use crate::convert::{bytes, invalid, json};
@@ -26,7 +26,7 @@ pub struct Origin {
     tie: Arc<Tie>,
 }
 
-/// Keeps a map what an origin's map is.
+/// Replicates an origin's map.
 #[pyclass(subclass, frozen, module = "commonhold._native")]
 pub struct Replica {
     replica: Mutex<Option<Arc<commonhold_replicate::Replica>>>,
@@ -34,13 +34,13 @@ pub struct Replica {
     tie: Arc<Tie>,
 }
 
-/// Tells Python: `call(what, ...)`.
+/// Calls Python: `call(what, ...)`.
 struct Listener(Option<Py<PyAny>>);
 
 impl Listener {
     fn call(&self, act: impl FnOnce(Python<'_>, &Bound<'_, PyAny>) -> PyResult<()>) {
         if let Some(call) = &self.0 {
-            // An interpreter that is ending has nobody to tell.
+            // An interpreter that is ending cannot be called.
             let _ = Python::try_attach(|py| {
                 let call = call.bind(py);
                 if let Err(error) = act(py, call) {
@@ -105,8 +105,8 @@ fn lock<T>(slot: &Slot<T>) -> MutexGuard<'_, Option<T>> {
 }
 
 impl Origin {
-    /// Who has the slot locked may call Python (what it notices), so nobody waits for it while
-    /// holding the interpreter.
+    /// The thread that has the slot locked may call Python (its notices), so no thread waits for it
+    /// while holding the interpreter.
     fn with<T: Send>(
         &self,
         py: Python<'_>,
@@ -195,7 +195,7 @@ impl Origin {
         Ok(addresses.iter().map(ToString::to_string).collect())
     }
 
-    /// Ends it; first sends what there is, for `timeout` seconds at most.
+    /// Ends it; first sends the waiting changes, for at most `timeout` seconds.
     #[pyo3(signature = (timeout=0.0))]
     fn close(&self, py: Python<'_>, timeout: f64) -> Answer<()> {
         let time = seconds(timeout)?;
@@ -211,7 +211,8 @@ impl Origin {
 
 impl Drop for Origin {
     fn drop(&mut self) {
-        // Not locked: in a forked child it may be for ever, by a thread that is not there.
+        // Not locked: in a forked child it may stay locked forever, by a thread that does not exist
+        // there.
         let origin = self.origin.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         let _ = Python::try_attach(|py| py.detach(|| drop(origin)));
     }
@@ -280,7 +281,8 @@ impl Replica {
         json(&self.replica()?.status())
     }
 
-    /// Waits until the map is what the origin's was; false if it is not within `timeout` seconds.
+    /// Waits until the map has the origin's state; false if that takes longer than `timeout`
+    /// seconds.
     #[pyo3(signature = (timeout=None))]
     fn wait_ready(&self, py: Python<'_>, timeout: Option<f64>) -> Answer<bool> {
         self.wait(py, timeout, |replica, time| replica.wait_ready(time))

@@ -29,16 +29,16 @@ pub struct Producer {
     ours: Arc<Ours>,
 }
 
-/// What a producer and its reservation share.
+/// The shared state of a producer and its reservation.
 type Ours = Turn<Sending>;
 
 struct Sending {
     /// None: closed.
     producer: Option<commonhold::channel::Producer>,
-    /// So many bytes are reserved, by the reservation of this number.
+    /// The number of reserved bytes, and the number of the reservation.
     reserved: Option<(usize, u64)>,
     number: u64,
-    /// How many look at what is reserved.
+    /// The number of views of the reservation.
     seen: usize,
 }
 
@@ -50,7 +50,7 @@ struct Reserved {
 
 impl Held for Reserved {
     fn pin(&self) -> PyResult<()> {
-        // Who has it locked sends something else.
+        // The thread that has it locked sends something else.
         let sending = self.ours.try_lock();
         let own = |sending: &MutexGuard<'_, Sending>| {
             sending.reserved.is_some_and(|(_, number)| number == self.number)
@@ -86,7 +86,7 @@ impl Used for Sending {
 }
 
 impl Sending {
-    /// The producer, to send something: what was reserved is cancelled.
+    /// The producer, to send a message: this cancels the reservation.
     #[inline]
     fn producer(&mut self) -> Answer<&mut commonhold::channel::Producer> {
         if self.seen > 0 {
@@ -129,7 +129,7 @@ impl Producer {
 fn no_room(producer: &commonhold::channel::Producer) -> String {
     match producer.waits_for() {
         Some(peer) => {
-            format!("no room; slot {} (process {}) has not read on", peer.slot, peer.pid)
+            format!("no room: the consumer in slot {} (process {}) lags", peer.slot, peer.pid)
         }
         None => "no room".to_owned(),
     }
@@ -202,16 +202,16 @@ impl Producer {
         Ok(self.ours.enter(py)?.open()?.max_message())
     }
 
-    /// Who was in the way when there was no room the last time: slot and process.
+    /// The consumer in the way when there was no room the last time: slot and process.
     fn waits_for(&self, py: Python<'_>) -> Answer<Option<(u32, u32)>> {
         let peer = self.ours.enter(py)?.open()?.waits_for();
         Ok(peer.map(|peer| (peer.slot, peer.pid)))
     }
 
-    /// Sends messages one after the other; waits for room for `timeout` seconds in all, `None`: as
-    /// long as it takes. Returns how many it sent: fewer than there are if the time ran out. After
-    /// a signal's handler has raised an exception, what was sent stays sent: `sequence` tells how
-    /// much.
+    /// Sends messages one after the other; waits for room for `timeout` seconds in all, `None`:
+    /// without limit. Returns the number sent: fewer than all if it timed out. After a signal's
+    /// handler has raised an exception, the messages sent so far stay sent: `sequence` shows their
+    /// number.
     #[pyo3(signature = (messages, timeout=None))]
     fn send_many(
         &self,
@@ -232,7 +232,7 @@ impl Producer {
         Ok(sent)
     }
 
-    /// Makes room for a message of so many bytes, to be written where it lies.
+    /// Reserves room for a message of `len` bytes, to be written in place.
     #[pyo3(signature = (len, class, timeout=None))]
     fn _reserve<'py>(
         &self,
@@ -256,7 +256,7 @@ impl Producer {
         Ok(window::show(class, Window { start, len, readonly: false, held })?)
     }
 
-    /// Sends what is reserved, or only the first `len` bytes of it; returns its number.
+    /// Sends the reserved message, or only the first `len` bytes of it; returns its number.
     #[staticmethod]
     #[pyo3(signature = (reservation, len=None))]
     fn _commit(reservation: &Bound<'_, PyAny>, len: Option<usize>) -> Answer<u64> {
@@ -265,9 +265,9 @@ impl Producer {
         let mut sending = ours.enter(reservation.py())?;
         let reserved = sending.reserved.filter(|(_, other)| other == number);
         let (most, _) = reserved.ok_or_else(|| invalid("the reservation is over already"))?;
-        // Once more: while another thread had its turn, somebody may have begun to look.
+        // Checked again: while another thread had its turn, a new view may have been created.
         window::ensure_unseen(reservation)?;
-        // The room is the same when it is asked for again, because nothing was sent since.
+        // The room is the same when it is requested again, because nothing was sent since.
         let room = sending.open()?.try_reserve(most)?;
         let room = room.ok_or_else(|| invalid("the reservation is gone"))?;
         let sent = room.commit_first(len.unwrap_or(most))?;
@@ -275,7 +275,7 @@ impl Producer {
         Ok(sent)
     }
 
-    /// Gives up what is reserved; false if that is over already.
+    /// Cancels the reservation; false if it has ended already.
     #[staticmethod]
     fn _cancel(reservation: &Bound<'_, PyAny>) -> Answer<bool> {
         let Reserved { ours, number } = window::held::<Reserved>(reservation)?;
@@ -289,7 +289,7 @@ impl Producer {
         Ok(own)
     }
 
-    /// Lets another one begin. While somebody looks at a reservation, the last one's end does it.
+    /// Lets another one begin. While views of a reservation exist, the end of the last one does it.
     /// In a signal's handler it ends the sending that the signal interrupted, as from another
     /// thread; all else raises `BusyError` there.
     fn close(&self, py: Python<'_>) -> Answer<()> {

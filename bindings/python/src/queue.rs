@@ -1,4 +1,4 @@
-//! `Queue`, `NamedQueue`, `Notifier`, and what an element in flight holds.
+//! `Queue`, `NamedQueue`, `Notifier`, and the contents of an element in flight.
 
 use crate::by_name::How;
 use crate::convert::{invalid, json};
@@ -26,11 +26,11 @@ pub struct Queue {
 pub struct NamedQueue {
     ours: Arc<Ours>,
     name: String,
-    /// What elements are made as.
+    /// The class of elements.
     class: Py<PyType>,
 }
 
-/// What a queue, its named queues and its elements share.
+/// The shared state of a queue, its named queues and its elements.
 struct Ours {
     queue: commonhold::queue::Queue,
     tie: Arc<Tie>,
@@ -64,7 +64,7 @@ impl Ours {
     }
 }
 
-/// What was not pushed stays in flight.
+/// Elements that were not pushed stay in flight.
 fn kept((element, error): (Element<'_>, Error)) -> Error {
     element.into_raw();
     error
@@ -94,8 +94,8 @@ impl Held for InFlight {
 impl Drop for InFlight {
     fn drop(&mut self) {
         let Some(raw) = self.raw().take() else { return };
-        // Wherever the collector runs, while holding the interpreter: what somebody is in the way
-        // of is done later. Closed or dropped, there is nothing to let go.
+        // The garbage collector may run anywhere and holds the interpreter: a release that would
+        // block is done later. Closed or dropped, there is nothing to release.
         let _patience = Patience::none();
         drop(self.ours.queue.element(raw));
     }
@@ -176,7 +176,7 @@ impl NamedQueue {
     }
 }
 
-/// What was not pushed is in flight again.
+/// Elements that were not pushed are in flight again.
 fn give_back(elements: &[Bound<'_, PyAny>], taken: &[Raw]) -> Answer<()> {
     for (element, raw) in elements.iter().zip(taken) {
         *window::held::<InFlight>(element)?.raw() = Some(*raw);
@@ -294,8 +294,8 @@ impl NamedQueue {
         Ok(elements)
     }
 
-    /// Puts an element at the end, and wakes who waits for it. `BufferError` while somebody still
-    /// has a `memoryview` or an array of it. After an error it is in flight as before.
+    /// Puts an element at the end, and wakes a waiting process. `BufferError` while a `memoryview`
+    /// or an array of it exists. After an error it is still in flight.
     fn push(&self, element: &Bound<'_, PyAny>) -> Answer<()> {
         self.push_taken(element, |named, element| named.try_push(element).map_err(kept))
     }
@@ -317,7 +317,7 @@ impl NamedQueue {
         })?;
         let pulled = match pulled {
             Ok(pulled) => pulled,
-            // It is pushed; what is left is to pull.
+            // It is pushed; only the pull remains.
             Err(error) if error.kind() == ErrorKind::TimedOut => {
                 return from.try_pull(py);
             }
@@ -360,8 +360,8 @@ impl NamedQueue {
         Ok(window::held::<InFlight>(element)?.raw().map(|(id, _)| id))
     }
 
-    /// Lets an element go to the orphans; nothing if it was pushed, or in a forked child, where it
-    /// is the parent's.
+    /// Releases an element to the orphan queue; does nothing if it was pushed, or in a forked
+    /// child, where it is the parent's.
     #[staticmethod]
     fn _release(element: &Bound<'_, PyAny>) -> Answer<()> {
         let held = window::held::<InFlight>(element)?;
@@ -373,7 +373,7 @@ impl NamedQueue {
         let ours = &held.ours;
         let gone = patiently(element.py(), ours.tie.patience, || Ok(ours.let_go(raw)?));
         match gone {
-            // There is nothing to let go.
+            // There is nothing to release.
             Err(Failure::Ours(error)) if is_gone(&error) => Ok(()),
             Err(error) => {
                 *held.raw() = Some(raw);
@@ -397,7 +397,7 @@ impl Notifier {
         Ok(notifier.as_ref().ok_or_else(|| invalid("the notifier is closed"))?.as_raw_fd())
     }
 
-    /// Clears the signal. Call it before pulling what there is.
+    /// Clears the signal. Call it before pulling.
     fn clear(&self) {
         if let Some(notifier) = &*self.notifier.lock().unwrap_or_else(PoisonError::into_inner) {
             notifier.clear();

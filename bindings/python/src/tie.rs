@@ -10,10 +10,10 @@ use std::time::Duration;
 
 /// The hold, and whether it is closed.
 ///
-/// While somebody looks at its memory (a pin), closing it only refuses what comes; the last pin's
-/// end closes it. So an element stays in flight as long as an array of numpy shows it.
+/// While views of its memory exist (pins), closing it only refuses later calls; the end of the last
+/// pin closes it. So an element stays in flight as long as an array of numpy shows it.
 ///
-/// Everything that is made from a hold has its tie, and gives it back last: so the registration
+/// Everything that came from a hold has its tie, and releases it last: so the registration
 /// ends where this is dropped.
 pub struct Tie {
     hold: Hurried<Hold>,
@@ -79,8 +79,8 @@ impl Tie {
         }
     }
 
-    /// What others left and cannot be settled with so much patience, the next who opens the hold
-    /// settles.
+    /// The next process that opens the hold recovers the work of dead ones that this patience does
+    /// not suffice for.
     fn end(&self, _patience: Patience) {
         // Closed already: by another handle's clone.
         let _ = Hold::clone(&self.hold).close();

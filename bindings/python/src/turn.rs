@@ -1,4 +1,4 @@
-//! What one thread at a time may use, and anybody may close.
+//! Values that one thread at a time may use, and any thread may close.
 
 use crate::errors::{Answer, error};
 use crate::tie::Tie;
@@ -10,26 +10,26 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-/// What a thread uses that has its turn.
+/// The part that belongs to the thread that has the turn.
 pub trait Used: Send {
     const NAME: &'static str;
 
-    /// It is closed now; unless somebody looks at its memory.
+    /// Closes it now, unless views of its memory exist.
     fn end(&mut self);
 }
 
-/// A consumer or a producer, and what shows its memory.
+/// A consumer or a producer, and the views of its memory.
 ///
-/// Who waits has it locked, and comes back for the interpreter's lock; so nobody waits for it while
-/// holding the interpreter. While its memory is looked at nobody waits with it.
+/// A waiting thread has it locked, and then needs the interpreter's lock; so no thread waits for it
+/// while holding the interpreter. While views of its memory exist, no thread waits with it.
 pub struct Turn<T> {
     used: Mutex<T>,
-    /// It is to be closed: who waits shall find out.
+    /// It must be closed: a waiting thread checks this.
     ends: AtomicBool,
     /// Whose it is: a forked child must not wait for threads that it has not.
     process: u32,
-    /// Who waits with it locked. A signal's handler runs on this thread, and cannot have its turn
-    /// before it returns.
+    /// The thread that waits with it locked. A signal's handler runs on this thread, and cannot
+    /// have its turn before it returns.
     waits: Mutex<Option<ThreadId>>,
     pub tie: Arc<Tie>,
 }
@@ -58,17 +58,17 @@ impl<T: Used> Turn<T> {
         if self.ends() { Err(closed::<T>()) } else { Ok(()) }
     }
 
-    /// Nothing, if somebody else has his turn.
+    /// `None` if another thread has the turn.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         self.used.try_lock().ok()
     }
 
-    /// Only while its memory is looked at.
+    /// Only while views of its memory exist.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// For an operation; waits for another thread's with the interpreter let go.
+    /// For an operation; waits for another thread's with the interpreter released.
     #[inline]
     pub fn enter<'a>(&'a self, py: Python<'_>) -> Answer<MutexGuard<'a, T>> {
         self.tie.ensure()?;
@@ -87,7 +87,7 @@ impl<T: Used> Turn<T> {
                 Err(TryLockError::Poisoned(used)) => return Ok(used.into_inner()),
                 Err(TryLockError::WouldBlock) if self.is_below() => {
                     let text = format!(
-                        "this thread waits with the {} already; it was interrupted by a signal",
+                        "this thread already waits with the {}; it was interrupted by a signal",
                         T::NAME
                     );
                     return Err(error(ErrorKind::Busy, text));
@@ -117,7 +117,7 @@ impl<T: Used> Turn<T> {
         *self.waits() == Some(thread::current().id())
     }
 
-    /// Tries again and again, as [`wait`], until it is to be closed.
+    /// Retries, like [`wait`], until it must be closed.
     pub fn wait<R: Send>(
         &self,
         py: Python<'_>,
@@ -138,7 +138,7 @@ impl<T: Used> Turn<T> {
         found
     }
 
-    /// Closes it, as soon as nobody looks at its memory; in a handler that interrupted this
+    /// Closes it, as soon as no view of its memory exists; in a handler that interrupted this
     /// thread's waiting, when that ends.
     pub fn close(&self, py: Python<'_>) -> Answer<()> {
         self.ends.store(true, Ordering::Relaxed);

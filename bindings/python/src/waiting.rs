@@ -1,8 +1,8 @@
-//! Waiting with the interpreter let go, which Ctrl-C ends.
+//! Waiting with the interpreter released, which Ctrl-C ends.
 //!
-//! What may wait, for data or for a lock whose holder was stopped, does so in slices, between which
-//! handlers of signals run. Handles are as patient as their hold (`lock_timeout`), whose time is
-//! counted here.
+//! A call that may wait, for data or for a lock whose holder is stopped, does so in slices, between
+//! which handlers of signals run. Handles are as patient as their hold (`lock_timeout`), whose time
+//! is counted here.
 
 use crate::errors::{Answer, Failure, error};
 use commonhold::raw::limit_thread_patience;
@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use std::ops::Deref;
 use std::time::{Duration, Instant};
 
-/// So long a signal's handler waits at most.
+/// The most that a signal's handler waits.
 const SLICE: Duration = Duration::from_millis(50);
 
 /// This thread's patience with locks, as long as it lives.
@@ -22,12 +22,12 @@ impl Patience {
         Patience(limit_thread_patience(limit))
     }
 
-    /// For what has the interpreter and cannot let it go: waits for nobody.
+    /// For calls that have the interpreter and cannot release it: never waits.
     pub fn none() -> Patience {
         Patience::of(Duration::ZERO)
     }
 
-    /// For what is done once, with the interpreter let go.
+    /// For calls that are made once, with the interpreter released.
     pub fn some() -> Patience {
         Patience::of(SLICE)
     }
@@ -39,7 +39,7 @@ impl Drop for Patience {
     }
 }
 
-/// What is dropped without waiting for anybody: that may be wherever the collector runs, while
+/// Drops a value without waiting: the garbage collector may run anywhere, while
 /// holding the interpreter.
 pub struct Hurried<T>(Option<T>);
 
@@ -100,8 +100,8 @@ impl Locked {
     }
 }
 
-/// Does what may have to wait for a lock, for as long as the hold is patient. Tried again, it does
-/// what is left to do: a call that a lock was in the way of has done nothing.
+/// Runs a call that may have to wait for a lock, within the patience of the hold. A retry does the
+/// remaining work: a call that could not get a lock has done nothing.
 pub fn patiently<T: Send>(
     py: Python<'_>,
     patience: Option<Duration>,
@@ -149,10 +149,10 @@ pub fn wait<T: Send>(
     }
 }
 
-/// A duration of so many seconds.
+/// A duration of `time` seconds.
 ///
 /// # Errors
-/// `Invalid` for what is no time.
+/// `Invalid` for a value that is not a time.
 pub fn seconds(time: f64) -> Answer<Duration> {
     if time.is_nan() || time < 0.0 {
         return Err(error(

@@ -63,14 +63,14 @@ impl Pairs {
         Ok(next.transpose()?.map(|found| pair(py, &found)))
     }
 
-    /// Where to go on later (`Map.pairs(cursor)`), here or in another process, so that nothing is
-    /// missed.
+    /// The cursor at which to resume later (`Map.pairs(cursor)`), in this or another process, so
+    /// that nothing is missed.
     #[getter]
     fn cursor(&self) -> u64 {
         self.pairs.lock().unwrap_or_else(PoisonError::into_inner).cursor().0
     }
 
-    /// True if going on from the cursor repeats nothing.
+    /// True if resuming from the cursor repeats nothing.
     #[getter]
     fn at_cursor(&self) -> bool {
         self.pairs.lock().unwrap_or_else(PoisonError::into_inner).at_cursor()

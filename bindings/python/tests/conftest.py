@@ -1,4 +1,4 @@
-"""What all tests stand on: a place in memory for each, and children that are not forgotten."""
+"""The base of all tests: a place in memory for each, and children that are always reaped."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The decorator `cached`: one computes, the others wait, also when it dies."""
+"""The decorator `cached`: one computes, the others wait, even when it dies."""
 
 import asyncio
 import threading
@@ -87,7 +87,7 @@ def test_one_process_computes_for_all(hold, run):
     assert hold.map("calls").numbers()["n"] == 1 and sum("computing" in o for o in outputs) == 1
 
 
-def test_when_who_computes_is_killed_another_one_does_at_once(hold, run):
+def test_when_the_computing_process_is_killed_another_one_computes(hold, run):
     first = start(run, 100)
     assert first.stdout.readline() == "computing\n"
     others = [start(run, 0.1) for _ in range(2)]
@@ -102,7 +102,7 @@ def test_when_who_computes_is_killed_another_one_does_at_once(hold, run):
     assert start(run, 100).communicate(timeout=60)[0].split() == ["42"]
 
 
-def test_who_waits_does_not_wait_for_ever(hold):
+def test_a_wait_is_limited(hold):
     ends, calls = threading.Event(), []
 
     @commonhold.cached(hold, wait=0.1)

@@ -270,7 +270,7 @@ def test_lists(hold):
         assert lists.map[b"l"] == damaged
 
 
-def test_iteration_goes_on_by_cursor(hold):
+def test_iteration_resumes_by_cursor(hold):
     map = hold.map("it")
     map.set_many([(key(i), b"") for i in range(5000)])
     seen, pairs = set(), map.pairs()

@@ -1,4 +1,4 @@
-"""Queues, channels, logs; buffers that outlive whatever is closed."""
+"""Queues, channels, logs; buffers that outlive closed handles."""
 
 import asyncio
 import gc
@@ -100,7 +100,7 @@ def test_an_element_that_is_refused_stays_in_flight(place, queue):
         assert element.number is None and len(queue["full"]) == 1
 
 
-def test_what_somebody_looks_at_stays_whatever_is_closed(place):
+def test_viewed_bytes_stay_whatever_is_closed(place):
     hold = commonhold.open(f"{place}/a.hold")
     other = commonhold.open(f"{place}/a.hold")
     queue = hold.queue("q", 2, 4096)
@@ -250,7 +250,7 @@ except (commonhold.errors.ClosedError, KeyError) as error:
     if used is producer:
         channel.producer()
     else:
-        producer.send_many([b"x" * 500] * 100)  # It is in nobody's way.
+        producer.send_many([b"x" * 500] * 100)  # It blocks no consumer.
     print("closed")
 """
 

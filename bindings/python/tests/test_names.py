@@ -18,7 +18,7 @@ def promised():
 
 
 def missing(name):
-    """What there is not of a promised name; nothing if it is as promised."""
+    """The missing parts of a promised name; nothing if it is complete."""
     parts = re.fullmatch(r"(\w+)\.(\w+)(?:\((\w+)=\))?", name)
     if parts is None:
         return "the form of a name"

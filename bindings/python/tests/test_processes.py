@@ -14,7 +14,7 @@ import commonhold
 from commonhold import errors
 
 
-def test_a_killed_writer_harms_nobody(hold, run):
+def test_a_killed_writer_harms_no_other(hold, run):
     map, numbers = hold.map("m"), hold.map("m").numbers()
     for _ in range(5):
         child = run("m = hold.map('m')\ni = 0\nwhile True:\n m[b'%d' % (i % 99)] = b'x' * (i % 900); m.increment(b'n'); i += 1")
@@ -26,7 +26,7 @@ def test_a_killed_writer_harms_nobody(hold, run):
         assert hold.sweep() <= 1 and hold.check()["ok"]
 
 
-def test_what_the_dead_had_in_flight_comes_back(hold, run):
+def test_elements_of_dead_processes_come_back(hold, run):
     queue, channel = hold.queue("q", 3, 64), hold.channel("c", 4096)
     consumer = channel.consumer()
     child = run("q = hold.queues.open('q'); e = [q['free'].pull(), q['free'].pull()]\nv = memoryview(e[0])\np = hold.channels.open('c').producer(); p.send(b'last')\nprint('ready', flush=True); time.sleep(100)")
@@ -39,7 +39,7 @@ def test_what_the_dead_had_in_flight_comes_back(hold, run):
     assert consumer.recv(10) == b"last" and channel.producer().send(b"next") == 1
 
 
-def test_a_forked_child_uses_what_it_inherited(hold):
+def test_a_forked_child_uses_inherited_handles(hold):
     map, queue, log = hold.map("m"), hold.queue("q", 4, 64), hold.log("l")
     element = queue["free"].pull()
     channel = hold.channel("c")
@@ -123,8 +123,7 @@ def test_threads_lose_nothing(hold):
 
 
 def test_a_stopped_writer_stops_no_other_thread(hold, run, place):
-    """A store that waits for a stopped process lets the interpreter go, and gives up when it was
-    told to."""
+    """A store that waits for a stopped process releases the interpreter, and ends in time."""
     child = run("f = hold.freeze()\nprint('frozen', flush=True)\ntime.sleep(100)")
     assert child.stdout.readline() == "frozen\n"
     child.send_signal(signal.SIGSTOP)
@@ -202,8 +201,8 @@ def test_pickled_maps_in_a_pool(hold):
     assert map.numbers()["n"] == 40
 
 
-def test_who_waits_lets_the_one_before_go_on(hold, run):
-    # In a child, because what is wrong here stops the interpreter.
+def test_a_waiting_thread_lets_the_previous_one_continue(hold, run):
+    # In a child, because an error here stops the interpreter.
     freezes = run("""
 import threading
 frozen = threading.Event()

@@ -1,4 +1,4 @@
-"""Whatever waits ends: by its timeout, by a signal; also when a third process is stopped, and in a
+"""Every wait ends: by its timeout, or by a signal; even when a third process is stopped, and in a
 forked child."""
 
 import contextlib
@@ -74,8 +74,8 @@ def pushing(hold):
 
 
 def interrupted(run, code):
-    """Runs a program that says when it is about to wait, and presses Ctrl-C then; it must end by
-    that."""
+    """Runs a program that prints a line when it is about to wait, then presses Ctrl-C, which must
+    end it."""
     child = run(code, stderr=subprocess.PIPE)
     assert child.stdout.readline() == "waits\n"
     with pytest.raises(subprocess.TimeoutExpired):
@@ -118,7 +118,7 @@ def test_moving_waits_for_a_stopped_process_until_ctrl_c(hold, run, stopped, pre
     children = []
     for act in acts:
         code = f"{first}; print('waits', flush=True)\ntry: {act}\n"
-        # At once: what it has in flight is its recoverer's.
+        # At once: its elements in flight belong to its recoverer.
         code += "except KeyboardInterrupt: os.write(2, b'KeyboardInterrupt'); os._exit(9)"
         children.append(run(code, stdin=subprocess.PIPE, stderr=subprocess.PIPE))
         assert children[-1].stdout.readline() == "has\n"
@@ -148,18 +148,18 @@ def test_a_stopped_process_is_waited_for_as_long_as_the_hold_says(hold, place, s
     assert queue.pull(1) is not None and map.get(b"k") is not None
 
 
-def test_an_element_that_nobody_has_any_more_comes_back_when_it_can(hold, stopped):
+def test_an_element_without_references_comes_back_when_it_can(hold, stopped):
     queue = hold.queue("q", 8, 64)["free"]
     mine = [queue.pull(), queue.pull()]
     child = stopped(QUEUE, pushing)
     mine.clear()
-    gc.collect()  # Waits for nobody.
+    gc.collect()  # Does not wait.
     child.kill()
     child.wait()
     hold.sweep()
 
     def all_are_back():
-        queue.try_pull()  # And it goes back, and what could not before.
+        queue.try_pull()  # And it goes back, with those that could not before.
         return len(queue) >= 7  # The impatient one may have one in flight.
 
     until(all_are_back)
@@ -196,7 +196,7 @@ def test_many_messages_wait_for_room_until_a_signal_or_a_timeout(hold):
 
 
 @pytest.mark.parametrize("wait", ["recv", "view", "pull", "reserve", "next", "recv_many", "send"])
-def test_a_signal_ends_what_waits(hold, wait):
+def test_a_signal_ends_a_wait(hold, wait):
     queue, channel = hold.queue("q", 1, 64)["free"], hold.channel("c", 4096)
     consumer, producer = channel.consumer(), channel.producer()
     hold.map("m")
@@ -252,7 +252,7 @@ def test_a_reservation_that_is_over_commits_nothing(hold):
     assert second.commit() == 0 and consumer.recv() == b"second" and consumer.try_recv() is None
 
 
-def test_a_forked_child_gives_up_what_its_parent_was_using(hold):
+def test_a_forked_child_drops_the_handles_in_use_by_its_parent(hold):
     """Another thread of the parent's has it locked while it waits, and is not there in the
     child."""
     queue, channel = hold.queue("q", 2, 64)["free"], hold.channel("c", 4096)

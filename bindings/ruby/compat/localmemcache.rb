@@ -3,11 +3,13 @@
 require "fileutils"
 require "commonhold"
 
-# What Localmemcache's users know, over a hold: a hash of strings in shared memory.
+# The interface of Localmemcache over a hold: a hash of strings in shared memory.
 #
-#   counters = LocalMemCache.new(:namespace => :viewcounters)   # or :filename =>
-#   "./viewcounters.lmc" counters[:foo] = 1 counters[:foo]
-#   # => "1" counters.delete(:foo)
+#   counters = LocalMemCache.new(:namespace => :viewcounters)
+#   # or LocalMemCache.new(:filename => "./viewcounters.lmc")
+#   counters[:foo] = 1
+#   counters[:foo]            # => "1"
+#   counters.delete(:foo)
 #
 # Keys and values are anything that has a to_s; nil is the empty string. Strings come back binary.
 # The file is a hold, so that `hold` and every language see the pairs, in the map "localmemcache".
@@ -24,7 +26,7 @@ class LocalMemCache < Commonhold::Pool
   MIB = 1024 * 1024
   private_constant :MAP, :MIB
 
-  # Which of them a code of Commonhold's becomes; ShmError otherwise.
+  # The class for each code of Commonhold; ShmError otherwise.
   ERRORS = {
     Commonhold::FullError::CODE => MemoryPoolFull, Commonhold::TooLargeError::CODE => MemoryPoolFull,
     Commonhold::ClosedError::CODE => MemoryPoolClosed, Commonhold::TimedOutError::CODE => LockTimedOut,
@@ -37,13 +39,12 @@ class LocalMemCache < Commonhold::Pool
   private_constant :ERRORS
 
   class << self
-    # Opens a pool, or makes it.
+    # Opens a pool, or creates it.
     #
     # @option options :namespace [String, Symbol] a name; the file lies in
     #   $LMC_NAMESPACES_ROOT_PATH, else in /var/tmp/localmemcache
     # @option options :filename [String] a file of any name, instead
-    # @option options :size_mb [Numeric] the most that it may take, when it is made: 1024; at least
-    #   1
+    # @option options :size_mb [Numeric] creation: its maximum size; 1024; at least 1
     # @option options :min_alloc_size [Integer] room for values that will grow
     def new(options)
       pool = allocate
@@ -52,7 +53,7 @@ class LocalMemCache < Commonhold::Pool
     end
 
     # Deletes a pool. Processes that have it open continue with the memory that they have. With
-    # :force a pool that is not there is no error.
+    # :force a missing pool is not an error.
     def drop(options)
       path = path_of(options)
       translated { Commonhold.remove(path, force: true) }
@@ -61,8 +62,8 @@ class LocalMemCache < Commonhold::Pool
       raise if File.exist?(path) || !options[:force]
     end
 
-    # Repairs a pool if it needs it: settles what processes left that were killed, and after a crash
-    # of the system saves what is intact.
+    # Repairs a pool if necessary: recovers after killed processes, and after a system crash saves
+    # the intact pairs.
     def check(options)
       path = path_of(options)
       open_hold(path, create: false, &:sweep)
@@ -121,7 +122,7 @@ class LocalMemCache < Commonhold::Pool
     raise ArgError, e.message
   end
 
-  # Gives each key and value to the block; gives nil.
+  # Yields each key and value; returns nil.
   def each_pair(&block)
     open_map { |map| map.each(&block) }
     nil
@@ -132,7 +133,7 @@ class LocalMemCache < Commonhold::Pool
     open_map(&:keys)
   end
 
-  # Some pair, as an Array of two, or nil if there is none.
+  # A random pair, as an Array of two, or nil if there is none.
   def random_pair
     open_map(&:random_pair)
   end
@@ -148,7 +149,7 @@ class LocalMemCache < Commonhold::Pool
     nil
   end
 
-  # Closes the pool; whatever is used later is MemoryPoolClosed.
+  # Closes the pool; later uses raise MemoryPoolClosed.
   def close
     open_map do
       adopt(nil)
@@ -157,8 +158,8 @@ class LocalMemCache < Commonhold::Pool
     nil
   end
 
-  # Sizes: :total_bytes is the limit, :used_bytes what serves something, :free_bytes the rest. A
-  # hold grows at its end, so that what is free counts as one chunk, the largest.
+  # Sizes: :total_bytes is the limit, :used_bytes the part in use, :free_bytes the rest. A hold
+  # grows at its end, so all free bytes count as one chunk, the largest.
   def shm_status
     open_map do
       figures = @hold.stat
@@ -168,7 +169,7 @@ class LocalMemCache < Commonhold::Pool
     end
   end
 
-  # Whether the pool is whole.
+  # Whether the pool is sound.
   def check_consistency
     open_map { @hold.check.empty? }
   end
@@ -185,7 +186,7 @@ class LocalMemCache < Commonhold::Pool
     raise ERRORS.fetch(code, ShmError), message
   end
 
-  # Stores Ruby objects as values, by Marshal; keys are strings still.
+  # Stores Ruby objects as values, by Marshal; keys are still strings.
   class SharedObjectStorage < LocalMemCache
     def get(key)
       value = super

@@ -16,24 +16,23 @@ require_relative "commonhold/commonhold_ext"
 #
 # Any object may be used from any thread, and by a child after fork, which becomes a participant of
 # its own with its first write. Producers, consumers, elements in flight and collectors stay the
-# parent's. Every error includes Commonhold::Error, and is what Ruby would raise besides:
-# ArgumentError, KeyError, IOError for what is closed.
+# parent's. Every error includes Commonhold::Error, and is also of the class that Ruby itself would
+# raise: ArgumentError, KeyError, IOError for closed handles.
 module Commonhold
   class << self
     # Opens a hold, or creates it. A bare name lives in memory, under $COMMONHOLD_DIR or else
     # /dev/shm; anything with a slash, or ending in ".hold", is a path. With a block: closes it
-    # afterwards, and gives what the block gives.
-    #
-    # @param create [nil, Boolean] true: it must not be there; false: it must be there
+    # afterwards, and returns the block's result.
+    # @param create [nil, Boolean] true: it must not exist; false: it must exist
     # @option options [Integer] :max_bytes creation: the most bytes the file may have; 64 GiB
     # @option options [Integer] :mode creation: permission bits; 0600
-    # @option options [Boolean] :delete_on_last_exit creation: the file goes when its last user
+    # @option options [Boolean] :delete_on_last_exit creation: delete the file when its last user
     #   ends, even by a crash
-    # @option options [Boolean] :read_only takes no part, writes nothing; goes with <tt>create:
+    # @option options [Boolean] :read_only takes no slot, writes nothing; goes with <tt>create:
     #   false</tt>
     # @option options [Numeric, nil] :lock_timeout seconds to wait for a lock whose holder lives;
-    #   nil: as long as it takes
-    # @option options [String] :directory where bare names live
+    #   nil: without limit
+    # @option options [String] :directory the directory of bare names
     # @return [Hold]
     def open(name, create: nil, **options)
       create = false if create.nil? && options[:read_only]

@@ -50,7 +50,7 @@ class CacheStoreTest < Minitest::Test
     assert_equal 1, @cache.read("later")
   end
 
-  def test_one_makes_it_anew_while_others_have_the_old
+  def test_one_recomputes_while_others_get_the_old_value
     @cache.write("a", "old", expires_in: 0.02, race_condition_ttl: 30)
     sleep(0.05)
     value = @cache.fetch("a", expires_in: 10, race_condition_ttl: 30) do
@@ -67,7 +67,7 @@ class CacheStoreTest < Minitest::Test
     assert_equal 1, @cache.read("a")
   end
 
-  def test_of_two_who_find_it_expired_one_writes
+  def test_of_two_that_find_it_expired_one_writes
     @cache.write("lock", "old", expires_in: 0.001, race_condition_ttl: 30)
     sleep(0.01)
     other = ActiveSupport::Cache.lookup_store(:commonhold_store, @path, { namespace: "app" })

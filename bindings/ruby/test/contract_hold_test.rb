@@ -66,7 +66,7 @@ class ContractHoldTest < Minitest::Test
     assert_includes @hold.inspect, "closed"
   end
 
-  def test_closing_wakes_who_waits
+  def test_closing_wakes_waiting_threads
     consumer = @hold.channel("c", ring_bytes: 4096).consumer
     thread = Thread.new { consumer.recv }
     thread.report_on_exception = false

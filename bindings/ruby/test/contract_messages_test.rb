@@ -44,7 +44,7 @@ class ContractMessagesTest < Minitest::Test
     assert_equal [1, 0, false], [one.size, other.size, element.in_flight?]
   end
 
-  def test_elements_nobody_refers_to_are_orphans
+  def test_elements_without_references_are_orphans
     queue = @hold.queue("q", elements: 4, element_bytes: 8)
     held = queue.pull
     2.times { Array.new(1) { queue.pull } }

@@ -112,7 +112,7 @@ class LocalMemCacheTest < Minitest::Test
     assert(errors.all? { |error| error <= LocalMemCache::LocalMemCacheError })
   end
 
-  def test_a_killed_writer_harms_nobody
+  def test_a_killed_writer_harms_no_other
     reader, writer = IO.pipe
     pid = fork do
       pool = LocalMemCache.new(namespace: "test")

@@ -12,7 +12,7 @@ class NamesTest < Minitest::Test
     rows.flat_map { |row| row[COLUMN].scan(/`([^`]+)`/) }.flatten.uniq
   end
 
-  # What there is not of a promised name; nil if it is as promised.
+  # The missing parts of a promised name; nil if it is complete.
   def missing(name)
     parts = name.match(/\A(\w+)([#.])([^(]+)(?:\((\w+):\))?\z/)
     return "the form of a name" unless parts

@@ -5,7 +5,7 @@ require_relative "helper"
 class ProcessesTest < Minitest::Test
   include WithHold
 
-  def test_a_child_uses_what_it_inherited
+  def test_a_child_uses_inherited_handles
     map = @hold.map("m")
     queue = @hold.queue("q", elements: 2, element_bytes: 8)
     channel = @hold.channel("c", ring_bytes: 4096)
@@ -66,7 +66,7 @@ class ProcessesTest < Minitest::Test
     assert_empty @hold.check
   end
 
-  def test_what_a_killed_process_had_in_flight
+  def test_elements_of_a_killed_process
     queue = @hold.queue("q", elements: 1, element_bytes: 8)
     pid = child { (@kept = queue.pull) && sleep }
     await("the pull") { queue.size.zero? }
@@ -176,7 +176,7 @@ class ProcessesTest < Minitest::Test
     check: ->(_, hold) { hold.check }
   }.freeze
 
-  # Other threads go on, and the one that waits can be killed; a signal is heard.
+  # Other threads continue, and the waiting one can be killed; a signal is handled.
   def test_a_write_that_waits_for_a_stopped_process_can_be_interrupted
     stop_a_writer_in_the_way
     hold = Commonhold.open(@path)
@@ -202,8 +202,8 @@ class ProcessesTest < Minitest::Test
     trap(:USR1, before) if before
   end
 
-  # What is set before the one that has to wait is set once, not again.
-  def test_a_batch_that_has_to_wait_goes_on_where_it_was
+  # Pairs before the one that has to wait are set once, not again.
+  def test_a_batch_that_has_to_wait_resumes_where_it_was
     hasty = stop_a_writer_in_the_way
     map = Commonhold.open(@path).map("m")
     free = ("a".."z").find { |key| (hasty[key] = "0") rescue nil } # In another segment.
@@ -217,8 +217,8 @@ class ProcessesTest < Minitest::Test
     assert_equal ["changed since", "mine", "2"], map.get_many([free, "k", "last"])
   end
 
-  # The collector waits for nobody.
-  def test_an_element_that_nobody_refers_to_comes_back_when_it_can
+  # The garbage collector does not wait.
+  def test_an_element_without_references_comes_back_when_it_can
     patient, hasty = queues_of_the_patient_and_the_hasty(orphans: "free")
     elements = Array.new(30) { hasty.pull_many(:free, 64) }.flatten
     stop_a_mover_in_the_way(patient) { elements.last.let_go || elements.pop }

@@ -21,7 +21,7 @@ class ThreadsTest < Minitest::Test
     assert_equal 1202, map.size
   end
 
-  def test_who_waits_lets_others_run
+  def test_a_waiting_thread_lets_others_run
     channel = @hold.channel("c", ring_bytes: 1 << 14)
     consumer = channel.consumer
     queue = @hold.queue("q", elements: 1, element_bytes: 8)
@@ -53,7 +53,7 @@ class ThreadsTest < Minitest::Test
     thread.kill.join
   end
 
-  # The collector runs at every allocation: whatever is not guarded is freed too early.
+  # The garbage collector runs at every allocation: an unguarded object is freed too early.
   def test_gc_stress
     map = @hold.map("m")
     queue = @hold.queue("q", elements: 2, element_bytes: 8)
@@ -94,7 +94,7 @@ class ThreadsTest < Minitest::Test
     GC.auto_compact = GC.stress = false
   end if GC.respond_to?(:auto_compact=) # Ruby 3
 
-  # Ruby raises by longjmp: through the library's frames it would leave behind what those have.
+  # Ruby raises by longjmp: through the library's frames it would leak their memory and locks.
   def test_what_is_raised_while_lines_are_made_leaves_nothing_behind
     log = @hold.log("l", ring_bytes: 1 << 20)
     900.times { |i| log.info("#{i} " * 250) }
@@ -117,7 +117,7 @@ class ThreadsTest < Minitest::Test
     File.read("/proc/self/statm").split[1].to_i * 4096
   end
 
-  # Whatever a conversion does to the String that another argument is.
+  # A conversion may change the String of another argument.
   def test_a_conversion_may_change_the_other_arguments
     map = @hold.map("m")
     key = +"key" * 2000

@@ -44,7 +44,7 @@ fn policy(policy: u32, patience_ns: u64) -> Result<Policy> {
         0 => Ok(Policy::Lossless),
         1 => Ok(Policy::Lossy),
         2 => Ok(Policy::Patient(Duration::from_nanos(patience_ns))),
-        _ => Err(invalid(format!("{policy} is not a policy of a consumer"))),
+        _ => Err(invalid(format!("expected a consumer policy (a ch_policy), got {policy}"))),
     }
 }
 

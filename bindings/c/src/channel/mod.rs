@@ -2,7 +2,7 @@
 //!
 //! | idea | file |
 //! |---|---|
-//! | making, opening, figures | [`open`] |
+//! | creating, opening, statistics | [`open`] |
 //! | sending | [`producer`] |
 //! | receiving | [`consumer`] |
 

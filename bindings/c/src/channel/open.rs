@@ -1,4 +1,4 @@
-//! Making and opening channels; their figures.
+//! Creating and opening channels; their statistics.
 
 use crate::basics::json;
 use crate::channel::CPeer;

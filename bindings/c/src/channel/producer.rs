@@ -13,12 +13,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// `ch_producer`.
 pub struct Sending {
     producer: Producer,
-    /// What is reserved. The room is the same when it is asked for again, because nothing was sent
+    /// The reservation. The room is the same when it is requested again, because nothing was sent
     /// since.
     reserved: Option<Reserved>,
 }
 
-/// So many bytes, by the reservation of this number.
+/// The number of bytes, and the number of the reservation.
 #[derive(Clone, Copy)]
 struct Reserved {
     len: usize,
@@ -52,7 +52,7 @@ fn sent(sequence: &Give<u64>, number: Option<u64>) -> Answer {
     Ok(yes(number.is_some()))
 }
 
-/// Sends many, and gives how many were sent, also after an error.
+/// Sends many, and returns the number sent, even after an error.
 fn many(
     producer: &mut Producer,
     sent: &Give<usize>,
@@ -65,7 +65,7 @@ fn many(
 }
 
 impl Sending {
-    /// The producer, to send something: what was reserved is over.
+    /// The producer, to send a message: this ends the reservation.
     #[inline]
     fn producer(&mut self) -> &mut Producer {
         self.reserved = None;
@@ -86,7 +86,7 @@ impl Sending {
         Ok(Some(CReservation { room, len, number }))
     }
 
-    /// What this reservation has reserved.
+    /// The room of this reservation.
     fn reserved(&self, reservation: &Take<CReservation>) -> Result<Reserved> {
         let CReservation { number, .. } = reservation.needed("reservation")?;
         self.reserved.filter(|reserved| reserved.number == number).ok_or_else(over)

@@ -1,4 +1,4 @@
-//! What only one thread at a time may use, and any thread may.
+//! Values that any thread may use, but only one at a time.
 //!
 //! A lock that is reserved for the thread that used it first: as long as no other one does, it
 //! stores and loads two words, and needs no instruction that locks the bus (Kawachiya, Koseki,
@@ -13,8 +13,7 @@
 //! | `reserved` or `shared` false, release, when the guard goes | both, acquire, of who goes by the second word |
 //!
 //! The owner may store `reserved` once more when it is no longer the owner, because it did not know
-//! yet; it then takes that back. Nobody else stores it, so that spoils nothing: at most somebody is
-//! told `Busy` for it.
+//! yet; it then takes that back. No other thread stores it, so the worst case is a spurious `Busy`.
 //!
 //! # Safety
 //! The value is reached through a guard alone, and there is one guard at a time. The owner's is
@@ -34,7 +33,7 @@ pub(crate) struct Alone<T> {
     owner: AtomicUsize,
     /// The owner uses it.
     reserved: AtomicBool,
-    /// Somebody uses it since there is no owner.
+    /// A thread uses it, and there is no owner any more.
     shared: AtomicBool,
     value: UnsafeCell<T>,
 }
@@ -47,7 +46,7 @@ const SHARED: usize = 2;
 // SAFETY: see the module: no two threads reach the value at the same time.
 unsafe impl<T: Send> Sync for Alone<T> {}
 
-/// The calling thread, among those that live: the address of what the C library knows of it.
+/// The calling thread, unique among live threads: the address of the C library's record of it.
 #[inline]
 fn me() -> usize {
     // SAFETY: it reads a register.
@@ -91,7 +90,7 @@ impl<T> Alone<T> {
 
     #[cold]
     fn lock_other(&self, me: usize) -> Result<Guard<'_, T>> {
-        // Relaxed: nobody has used it yet.
+        // Relaxed: no thread has used it yet.
         let first =
             self.owner.compare_exchange(NOBODY, me, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if first { self.lock_reserved(me) } else { self.lock_shared() }
@@ -127,7 +126,7 @@ fn busy() -> Error {
     Error::new(ErrorKind::Busy, text)
 }
 
-/// Who may use it now.
+/// The kind of access.
 pub(crate) struct Guard<'a, T> {
     value: &'a UnsafeCell<T>,
     word: &'a AtomicBool,
@@ -165,7 +164,7 @@ mod tests {
     use std::sync::{Barrier, Mutex};
     use std::thread;
 
-    /// Whoever has a hold is reached by the fences of others, and needs none of its own.
+    /// A process that has a hold is reached by the fences of others, and needs none of its own.
     fn hold(name: &str) -> Hold {
         let path = std::env::temp_dir().join(format!("{name}-{}.hold", std::process::id()));
         let _ = std::fs::remove_file(&path);
@@ -192,7 +191,7 @@ mod tests {
                 scope.spawn(|| {
                     for _ in 0..20_000 {
                         let _turn = turn.lock().unwrap();
-                        *alone.lock().expect("nobody else has it") += 1;
+                        *alone.lock().expect("no other thread has it") += 1;
                     }
                 });
             }

@@ -1,4 +1,4 @@
-//! Bytes, names and arrays that C gives, and buffers that it wants filled.
+//! Bytes, names and arrays from C, and buffers to fill.
 //!
 //! # Safety
 //! The header requires of every pair of pointer and length that `length` bytes at the pointer are
@@ -52,7 +52,7 @@ pub struct View {
     len: usize,
 }
 
-// SAFETY: an address and a number. Whoever reads the bytes has the promise of the module.
+// SAFETY: an address and a number. Reading the bytes relies on the contract of the module.
 unsafe impl Send for View {}
 
 impl View {
@@ -63,7 +63,7 @@ impl View {
         View { data: bytes.as_ptr(), len: bytes.len() }
     }
 
-    /// Bytes in the hold, which are no slice.
+    /// Bytes in the hold, which must not become a slice.
     pub(crate) fn at(data: *const u8, len: usize) -> View {
         View { data, len }
     }
@@ -197,7 +197,7 @@ impl Name {
     }
 }
 
-/// Memory of the caller's that is to be filled.
+/// The caller's memory to fill.
 #[repr(transparent)]
 pub struct Room(*mut c_void);
 
@@ -267,7 +267,7 @@ impl Buffer {
 pub struct OutBytes(*mut Buffer);
 
 impl OutBytes {
-    /// Says before anything is done that the result has somewhere to go.
+    /// Checks in advance that there is a place for the result.
     ///
     /// # Errors
     /// `Invalid` if it has not.
@@ -283,7 +283,7 @@ impl OutBytes {
         Ok(())
     }
 
-    /// The same, where NULL is somebody who does not want to know.
+    /// The same, where NULL means that the caller does not need the result.
     ///
     /// # Errors
     /// `Invalid` if it is neither that nor a buffer.
@@ -292,7 +292,7 @@ impl OutBytes {
         if self.is_wanted() { self.needed() } else { Ok(()) }
     }
 
-    /// Lets `fill` do with the buffer's bytes what it likes.
+    /// Passes the buffer's bytes to `fill`, which may change them.
     ///
     /// # Errors
     /// `Invalid` if it is none; those of `fill`.
@@ -317,7 +317,7 @@ impl OutBytes {
         })
     }
 
-    /// The same, where NULL is somebody who does not want to know.
+    /// The same, where NULL means that the caller does not need the result.
     ///
     /// # Errors
     /// `Invalid` if it is none.
@@ -339,7 +339,7 @@ impl OutBytes {
         }
     }
 
-    /// One to be handed to a callback, with nothing in it.
+    /// An empty one, to pass to a callback.
     pub(crate) fn lend(buffer: &mut Buffer) -> OutBytes {
         OutBytes(buffer)
     }

@@ -16,7 +16,7 @@ const PANIC: c_int = 99;
 /// Bytes of a message, with the NUL at its end.
 const MESSAGE: usize = 508;
 
-/// What a call that went well says.
+/// The answer of a successful call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Said {
     /// `CH_OK`.
@@ -25,7 +25,7 @@ pub(crate) enum Said {
     None = -1,
 }
 
-/// What a function of the C interface returns.
+/// The result of a function of the C interface.
 pub(crate) type Answer = Result<Said>;
 
 /// [`Said::Done`] if `it` is so.
@@ -47,7 +47,7 @@ pub struct CError {
     message: [c_char; MESSAGE],
 }
 
-/// Where a call tells what went wrong; may be NULL.
+/// The place for a call's error; may be NULL.
 #[repr(transparent)]
 pub struct ErrorOut(*mut CError);
 

@@ -1,7 +1,7 @@
 //! File descriptors of the caller's.
 //!
 //! # Safety
-//! A number may be anything: the system says what it is. Borrowing one is for the time of a call
+//! A number may be anything: the system knows what it is. Borrowing one is for the time of a call
 //! only, during which the caller does not close it; taking one over means that the caller does not
 //! use it any more. The header says so.
 #![allow(unsafe_code)]
@@ -14,12 +14,12 @@ use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
 /// Another descriptor of the same thing.
 ///
 /// # Errors
-/// `Invalid` for a number that is none; `Io` if there are no more to be had.
+/// `Invalid` for a number that is not a descriptor; `Io` if there are no more descriptors.
 pub(crate) fn double(fd: c_int) -> Result<OwnedFd> {
     if fd < 0 {
         return Err(invalid(format!("{fd} is not a file descriptor")));
     }
-    // SAFETY: see the module; of a number that is none the system says so.
+    // SAFETY: see the module; the system rejects a number that is not a descriptor.
     let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
     borrowed.try_clone_to_owned().map_err(|error| {
         let bad = error.raw_os_error() == Some(9);

@@ -1,14 +1,14 @@
 //! Places of the caller's for results.
 //!
 //! # Safety
-//! A place is NULL or points to so many values of its type, writable for the time of the call: the
-//! header says so.
+//! The header requires that a place is NULL or points to enough values of its type, writable for
+//! the duration of the call.
 #![allow(unsafe_code)]
 
 use crate::ffi::invalid;
 use commonhold::Result;
 
-/// A place for a result; NULL if nobody wants it.
+/// A place for a result; NULL if the caller does not need it.
 #[repr(transparent)]
 pub struct Give<T>(*mut T);
 
@@ -21,13 +21,13 @@ impl<T: Copy> Give<T> {
         }
     }
 
-    /// What is there now; only if it is [`needed`](Self::needed).
+    /// Its present value; only if it is [`needed`](Self::needed).
     pub(crate) fn get(&self) -> T {
         // SAFETY: see the module; of what the header says goes in and out, the caller has set it.
         unsafe { self.0.read() }
     }
 
-    /// Says before anything is done that the result has somewhere to go.
+    /// Checks in advance that there is a place for the result.
     ///
     /// # Errors
     /// `Invalid` if it has not.

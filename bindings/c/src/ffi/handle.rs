@@ -1,4 +1,4 @@
-//! Handles: what C knows as `ch_map *` and its kin.
+//! Handles: `ch_map *` and its relatives in C.
 //!
 //! Each begins with a word that says of what kind it is, so that NULL, and a handle of another
 //! kind, are errors.
@@ -13,11 +13,11 @@ use crate::ffi::invalid;
 use commonhold::Result;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What can be in a handle. Several threads may use it at a time.
+/// The contents of a handle. Several threads may use it at the same time.
 pub(crate) trait Kind: Send + Sync + 'static {
     /// The word.
     const TAG: u64;
-    /// What messages call it.
+    /// Its name in messages.
     const NAME: &'static str;
 }
 
@@ -76,7 +76,7 @@ fn wrong(name: &str, is_null: bool) -> commonhold::Error {
 pub struct Owned<T>(*mut Handle<T>);
 
 impl<T: Kind> Owned<T> {
-    /// What was in it.
+    /// Its contents.
     pub(crate) fn take(self) -> Option<T> {
         if !is_one::<T>(self.0) {
             return None;
@@ -95,12 +95,12 @@ impl<T: Kind> Owned<T> {
     }
 }
 
-/// Where C wants a new handle; NULL until there is one.
+/// The place for a new handle; NULL until there is one.
 #[repr(transparent)]
 pub struct NewHandle<T>(*mut *mut Handle<T>);
 
 impl<T: Kind> NewHandle<T> {
-    /// Says before anything is done that the handle has somewhere to go.
+    /// Checks in advance that there is a place for the handle.
     ///
     /// # Errors
     /// `Invalid` if it has not.

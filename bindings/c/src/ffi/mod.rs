@@ -1,12 +1,12 @@
-//! The FFI boundary: how what C gives becomes safe Rust, and what Rust gives becomes C.
+//! The FFI boundary: it converts arguments from C to safe Rust, and results from Rust to C.
 //!
 //! Every exported function is made by [`export!`], whose parameters are the types of this module.
-//! Each is one pointer or number as C passes it, can be made by nobody but a C caller, and checks
-//! what can be checked. So what lies behind the boundary has no unsafe code.
+//! Each is one pointer or number as C passes it, can be made only by a C caller, and checks
+//! everything that can be checked. So the code behind the boundary has no unsafe code.
 //!
-//! | what C gives | file |
+//! | argument from C | file |
 //! |---|---|
-//! | the call itself; what is told of it | [`call`] |
+//! | the call itself; its result | [`call`] |
 //! | handles | [`handle`]; such that only one thread at a time may use | [`alone`] |
 //! | bytes, names, arrays; buffers to be filled | [`bytes`] |
 //! | places for results | [`give`] |

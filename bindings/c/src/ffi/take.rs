@@ -23,7 +23,7 @@ pub(crate) trait Plain: Copy {
 
 /// A structure of options, which later versions add members to: the first is a `usize`, its size.
 pub(crate) trait Growing: Plain {
-    /// The macro of the header that it is to begin with.
+    /// The macro of the header that initializes it.
     const INIT: &'static str;
 
     /// Bytes that have no meaning yet, and are zero therefore.
@@ -56,7 +56,7 @@ impl<T: Plain> Take<T> {
 /// More than any structure of options will ever have.
 const MOST: usize = 1 << 16;
 
-/// What a structure of options says of its size, if a structure of this type can have it.
+/// The size in a structure of options, if a structure of this type can have it.
 fn believed<T: Growing>(options: *const T) -> Result<usize> {
     if options.is_null() || !options.is_aligned() {
         return Err(invalid("the options are NULL"));
@@ -90,7 +90,7 @@ pub struct Asked<T>(*const T);
 
 impl<T: Growing> Asked<T> {
     /// # Errors
-    /// `Invalid` if its size cannot be, or it asks for what this version does not know.
+    /// `Invalid` if its size is impossible, or it requests options that this version does not know.
     pub(crate) fn or_defaults(&self) -> Result<T> {
         if self.0.is_null() { Ok(T::ZERO) } else { self.needed() }
     }
@@ -118,13 +118,13 @@ impl<T: Growing> Asked<T> {
     }
 }
 
-/// A place for options, which says how many bytes it has.
+/// A place for options, which begins with its size in bytes.
 #[repr(transparent)]
 pub struct GiveOptions<T>(*mut T);
 
 impl<T: Growing> GiveOptions<T> {
     /// # Errors
-    /// `Invalid` if there is none, or its size cannot be.
+    /// `Invalid` if there is none, or its size is impossible.
     pub(crate) fn needed(&self) -> Result<usize> {
         believed(self.0)
     }
@@ -167,7 +167,7 @@ mod tests {
         const INIT: &'static str = "NOW_INIT";
     }
 
-    /// A caller's structure of so many words, the first of which is its size.
+    /// A caller's structure of `WORDS` words, the first of which is its size.
     fn given(words: &[u64]) -> Result<Now> {
         Asked(words.as_ptr().cast::<Now>()).needed()
     }
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_keeps_to_the_callers_size() {
+    fn results_keep_to_the_callers_size() {
         let value = Now { size: 0, first: 1, second: 2 };
         for (words, expected) in [
             ([16, 7, 7, 7], [16, 1, 7, 7]),

@@ -1,8 +1,8 @@
 //! The pointer that a caller gives with a callback, and gets back with each call of it.
 //!
 //! # Safety
-//! It is never looked at. A callback that is called from other threads may be so, and whoever gives
-//! it says so by giving it: the header names the functions.
+//! It is never dereferenced. For a callback that other threads call, the caller promises that it
+//! may be used there: the header names the functions.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;

@@ -1,4 +1,4 @@
-//! A hold's statistics and lists; checking it; memory; a moment in which nobody writes.
+//! A hold's statistics and lists; checking it; memory; a moment in which no process writes.
 
 use crate::basics::json;
 use crate::ffi::call::export;
@@ -82,8 +82,8 @@ export! {
         }
     }
 
-    fn ch_hold_sweep(hold: Ref<Hold>, settled: Give<usize>) {
-        settled.set(hold.get()?.sweep()?);
+    fn ch_hold_sweep(hold: Ref<Hold>, recovered: Give<usize>) {
+        recovered.set(hold.get()?.sweep()?);
         Ok(yes(true))
     }
 

@@ -16,7 +16,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::time::Duration;
 
-/// `ch_format_fn`: appends to the buffer what the line is to look like.
+/// `ch_format_fn`: appends the text of the line to the buffer.
 pub type Format = Option<extern "C" fn(User, *const Line, *mut Buffer)>;
 
 /// `ch_write_fn`: 0 if it has taken all of the text.

@@ -2,8 +2,8 @@
 //!
 //! | idea | file |
 //! |---|---|
-//! | making, opening, figures; writing lines | [`write`] |
-//! | lines as they are read; dumps, readers | [`read`] |
+//! | creating, opening, statistics; writing lines | [`write`] |
+//! | the lines of dumps and readers | [`read`] |
 //! | collecting | [`collect`] |
 
 pub(crate) mod collect;

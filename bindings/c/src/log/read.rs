@@ -1,4 +1,4 @@
-//! Lines as they are read; dumps and readers.
+//! The lines of dumps and readers.
 
 use crate::ffi::call::export;
 use crate::ffi::{Alone, Answer, Give, NewHandle, Owned, Ref, User, View, invalid, yes};
@@ -24,8 +24,8 @@ pub struct Line {
 }
 
 impl Line {
-    /// What the callback of a reader or a collector sees, with the text that the log itself would
-    /// show.
+    /// The line for the callback of a reader or a collector, with the text that the log itself
+    /// would show.
     pub(crate) fn of(line: &LogLine, shown: &[u8]) -> Line {
         let who = line.announces.as_ref();
         Line {

@@ -1,4 +1,4 @@
-//! Making and opening logs, their figures; writing lines.
+//! Creating and opening logs, their statistics; writing lines.
 
 use crate::basics::json;
 use crate::ffi::call::export;
@@ -44,7 +44,7 @@ impl Options {
         match self.overflow {
             0 => Ok(options.overflow(Overflow::Drop)),
             1 => Ok(options.overflow(Overflow::Overwrite)),
-            other => Err(invalid(format!("{other} is not an overflow policy of a log"))),
+            other => Err(invalid(format!("expected an overflow policy of 0 or 1, got {other}"))),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A map's options and what it is.
+//! A map's options and properties.
 
 use crate::basics::{Position, json, time};
 use crate::ffi::call::export;

@@ -3,7 +3,7 @@
 //! | idea | file |
 //! |---|---|
 //! | opening, creating, dropping, listing | [`by_name`] |
-//! | its options; what it is | [`about`] |
+//! | its options and properties | [`about`] |
 //! | reading by key; batches | [`read`] |
 //! | writing by key | [`write`] |
 //! | by uid | [`uid`] |

@@ -12,7 +12,7 @@ pub type Update = Option<extern "C" fn(User, View, *mut Buffer) -> c_int>;
 /// Asks the callback. `None` deletes.
 ///
 /// # Errors
-/// `Invalid` with a text that says so if the callback gave up.
+/// `Invalid` with a text that says so if the callback returned an error.
 fn ask(call: Update, user: User, value: Option<&[u8]>) -> Result<Option<Vec<u8>>> {
     let call = call.ok_or_else(|| invalid("the callback is NULL"))?;
     let mut buffer = Buffer::EMPTY;
@@ -56,7 +56,7 @@ fn gave_up(said: c_int) -> Error {
     Error::new(kind, format!("the callback returned {said}; nothing was changed"))
 }
 
-/// What an update did.
+/// The effect of an update.
 fn told(uid: Give<u32>, done: Option<Uid>) -> Answer {
     uid.set(done.map_or(0, |uid| uid.0));
     Ok(yes(done.is_some()))

@@ -13,7 +13,7 @@ enum Walk {
 /// `ch_iter`.
 pub struct Walking {
     walk: Walk,
-    /// What was given last.
+    /// The last pair.
     pair: (Vec<u8>, Vec<u8>),
 }
 

@@ -18,7 +18,7 @@ use crate::ffi::invalid;
 use commonhold::Result;
 use std::mem::ManuallyDrop;
 
-/// What belongs to the process that made it.
+/// A value that belongs to the process that created it.
 pub(crate) struct Native<T> {
     value: ManuallyDrop<T>,
     pid: u32,
@@ -41,7 +41,7 @@ impl<T> Native<T> {
         ))
     }
 
-    /// What is in it, in its own process.
+    /// Its contents, in its own process.
     fn into_inner(self) -> Option<T> {
         (self.pid == std::process::id()).then(|| ManuallyDrop::into_inner(self.value))
     }

@@ -13,7 +13,7 @@
 namespace commonhold {
 
 namespace detail {
-// A handle that a function of C puts into its last parameter.
+// A handle that a C function returns in its last parameter.
 template <class Handle, class Raw, class Function, class... Arguments>
 Handle opened(Function function, const ch_hold *hold, std::string_view text, Arguments... arguments) {
     Raw *found;
@@ -23,7 +23,7 @@ Handle opened(Function function, const ch_hold *hold, std::string_view text, Arg
 } // namespace detail
 
 // The maps of a hold; see ch_map_open() and the functions that follow it. Maps, queues, channels
-// and logs share one space of names. Light; must not outlive the hold.
+// and logs share one space of names. Cheap to copy; must not outlive the hold.
 class maps {
 public:
     explicit maps(const ch_hold *hold) noexcept : hold_(hold) {}
@@ -33,7 +33,7 @@ public:
     map open_or_create(std::string_view name, const map_options &options = {}) const {
         return made(ch_map_open_or_create, name, options);
     }
-    // Throws exists if there is one.
+    // Throws exists if the map exists.
     map create(std::string_view name, const map_options &options = {}) const {
         return made(ch_map_create, name, options);
     }
@@ -55,7 +55,7 @@ public:
     bool begin_stream(std::string_view name, std::uint64_t bytes) const {
         return detail::call(ch_map_begin_stream, hold_, detail::name(name), bytes);
     }
-    // Promotes a replica's map to one that everybody may write. False if everybody may already.
+    // Makes a replica's map writable for every process. False if it is writable already.
     bool promote(std::string_view name) const { return detail::call(ch_map_promote, hold_, detail::name(name)); }
 
 private:
@@ -68,7 +68,7 @@ private:
     const ch_hold *hold_;
 };
 
-// The queues of a hold, as maps.
+// The queues of a hold; the functions are those of maps.
 class queues {
 public:
     explicit queues(const ch_hold *hold) noexcept : hold_(hold) {}
@@ -106,7 +106,8 @@ private:
     const ch_hold *hold_;
 };
 
-// The channels of a hold, as maps. A new channel has a ring of `ring_bytes`, a power of two.
+// The channels of a hold; the functions are those of maps. A new channel has a ring of
+// `ring_bytes`, a power of two.
 class channels {
 public:
     explicit channels(const ch_hold *hold) noexcept : hold_(hold) {}
@@ -128,7 +129,7 @@ private:
     const ch_hold *hold_;
 };
 
-// The logs of a hold, as maps.
+// The logs of a hold; the functions are those of maps.
 class logs {
 public:
     explicit logs(const ch_hold *hold) noexcept : hold_(hold) {}

@@ -1,4 +1,4 @@
-// Bytes: what is taken as such, buffers, names, times, handles.
+// Conversions to bytes, buffers, names, times, handles.
 #ifndef COMMONHOLD_BYTES_HPP
 #define COMMONHOLD_BYTES_HPP
 
@@ -23,7 +23,7 @@ concept byte_range = std::ranges::contiguous_range<Range> && std::ranges::sized_
                      sizeof(std::ranges::range_value_t<Range>) == 1 &&
                      std::is_trivially_copyable_v<std::ranges::range_value_t<Range>>;
 
-// Bytes of the caller's, for the time of a call: a string literal (without its NUL), a
+// The caller's bytes, for the duration of a call: a string literal (without its NUL), a
 // std::string_view, a span or any contiguous range of bytes.
 class bytes_in {
 public:
@@ -44,13 +44,13 @@ private:
     std::size_t size_;
 };
 
-// The bytes that C shows.
+// A view of the bytes of a ch_slice.
 inline std::string_view as_text(ch_slice slice) noexcept { return {static_cast<const char *>(slice.data), slice.len}; }
 inline std::span<const std::byte> as_bytes(std::string_view text) noexcept {
     return {reinterpret_cast<const std::byte *>(text.data()), text.size()};
 }
 
-// A buffer that calls fill again and again, without allocating once it is large enough.
+// A reusable buffer: calls fill it without an allocation once it is large enough.
 class bytes {
 public:
     bytes() noexcept : raw_{nullptr, 0, 0} {}
@@ -77,7 +77,7 @@ private:
 
 namespace detail {
 
-// A name for C, which ends with a NUL.
+// A name for C, terminated by a NUL.
 class name {
 public:
     name(std::string_view text) : text_(text) {
@@ -103,7 +103,7 @@ std::uint64_t milliseconds(std::chrono::duration<Rep, Period> time) noexcept {
     return count <= 0 ? 0 : static_cast<std::uint64_t>(count);
 }
 
-// A handle of C's that frees itself.
+// A C handle that frees itself.
 template <auto Free>
 struct freed_by {
     template <class Handle>
@@ -114,7 +114,7 @@ struct freed_by {
 template <class Handle, auto Free>
 using owned = std::unique_ptr<Handle, freed_by<Free>>;
 
-// Text that a function of C's puts into a buffer.
+// Text that a C function writes into a buffer.
 template <class Function, class... Arguments>
 std::string text_of(Function function, Arguments &&...arguments) {
     bytes out;

@@ -9,7 +9,7 @@
 
 namespace commonhold {
 
-// With which message a consumer begins.
+// The first message of a new consumer.
 enum class join { now = CH_JOIN_NOW, oldest = CH_JOIN_OLDEST };
 
 // Whether the producer waits for a slow consumer; see ch_policy.
@@ -34,7 +34,8 @@ public:
         if (producer_) ch_producer_cancel(producer_, &raw_, nullptr);
     }
     std::span<std::byte> bytes() const noexcept { return {static_cast<std::byte *>(raw_.room), raw_.len}; }
-    // Sends it, or only its first `len` bytes; gives its number. After an error it is as before.
+    // Sends it, or only its first `len` bytes; returns its number. After an error the reservation
+    // is unchanged.
     std::uint64_t commit() { return commit(raw_.len); }
     std::uint64_t commit(std::size_t len) {
         std::uint64_t sequence;
@@ -54,13 +55,13 @@ class producer {
 public:
     explicit producer(ch_producer *raw) noexcept : raw_(raw) {}
 
-    // Gives the message's number. Waits for room as long as it takes.
+    // Returns the message's number. Waits for room without limit.
     std::uint64_t send(bytes_in message) {
         std::uint64_t sequence;
         detail::call(ch_producer_send, get(), message.data(), message.size(), &sequence);
         return sequence;
     }
-    // Nothing: no room; waits_for() says because of whom.
+    // std::nullopt: no room; waits_for() names the consumer in the way.
     std::optional<std::uint64_t> try_send(bytes_in message) {
         std::uint64_t sequence;
         if (!detail::call(ch_producer_try_send, get(), message.data(), message.size(), &sequence)) return std::nullopt;
@@ -74,7 +75,7 @@ public:
             return std::nullopt;
         return sequence;
     }
-    // Any range of what is taken as bytes.
+    // Any range of elements that convert to bytes.
     template <std::ranges::input_range Messages>
     std::size_t send_many(Messages &&messages) {
         detail::slicer<Messages> slicer;
@@ -84,7 +85,7 @@ public:
         detail::call(ch_producer_send_many, get(), slices.data(), slices.size(), &sent);
         return sent;
     }
-    // The same within a time; fewer than there are: the time ran out.
+    // The same with a time limit; returns fewer than all if it timed out.
     template <std::ranges::input_range Messages, class Rep, class Period>
     std::size_t send_many_timeout(Messages &&messages, std::chrono::duration<Rep, Period> timeout) {
         detail::slicer<Messages> slicer;
@@ -150,7 +151,7 @@ class consumer {
 public:
     explicit consumer(ch_consumer *raw) noexcept : raw_(raw) {}
 
-    // The next message into a buffer; what came with it. Waits as long as it takes.
+    // Receives the next message into a buffer; returns its number and gap. Waits without limit.
     ch_received recv(bytes &message) {
         ch_received received;
         detail::call(ch_consumer_recv, get(), message.raw(), &received);
@@ -174,13 +175,13 @@ public:
         recv(message);
         return message.string();
     }
-    // Calls back with (std::string_view message, ch_received) for `most` at most; waits for the
-    // first alone. Its exceptions leave the call after the remaining messages were skipped.
+    // Calls back with (std::string_view message, ch_received) for at most `most` messages; waits
+    // only for the first. Its exceptions leave the call after the remaining messages were skipped.
     template <class Callback>
     std::size_t recv_many(std::size_t most, Callback &&callback) {
         return recv_many_timeout(most, std::chrono::nanoseconds::max(), std::forward<Callback>(callback));
     }
-    // 0: none in time.
+    // 0: no message in time.
     template <class Rep, class Period, class Callback>
     std::size_t recv_many_timeout(std::size_t most, std::chrono::duration<Rep, Period> timeout, Callback &&callback) {
         struct context {
@@ -197,7 +198,7 @@ public:
                             &count);
         return count;
     }
-    // Shows the next message where it lies, until advance(). Lossless consumers only.
+    // Shows the next message in place, until advance(). Lossless consumers only.
     std::span<const std::byte> peek() {
         ch_slice message;
         detail::call(ch_consumer_peek, get(), &message, nullptr);

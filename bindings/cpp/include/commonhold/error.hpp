@@ -15,8 +15,7 @@
 
 namespace commonhold {
 
-// The root of all that is thrown here. Its text names the thing, says what is wrong, and tells the
-// way out.
+// The root of all exceptions here. Its text names the object, the problem and the remedy.
 class error : public std::runtime_error {
 public:
     error(int code, const std::string &message) : std::runtime_error(message), code_(code) {}
@@ -87,21 +86,21 @@ namespace detail {
     }
 }
 
-// Calls a C function with a place for its error as the last argument. True for CH_OK, false for
+// Calls a C function with a ch_error as the last argument. True for CH_OK, false for
 // CH_NONE.
 template <class Function, class... Arguments>
 inline bool call(Function function, Arguments &&...arguments) {
-    ch_error error; // Filled in by who fails.
+    ch_error error; // Filled in by a call that fails.
     int result = function(std::forward<Arguments>(arguments)..., &error);
     if (result > 0) [[unlikely]]
         fail(result, error.message);
     return result == CH_OK;
 }
 
-// What a callback threw on its way through the library, which no exception may pass.
+// Stores the exception of a callback, because no exception may pass through the library.
 class caught {
 public:
-    // Runs it; gives `otherwise` if it threw.
+    // Runs it; returns `otherwise` if it threw.
     template <class Call, class Value>
     Value keep(Value otherwise, Call &&callback) noexcept {
         try {
@@ -114,7 +113,7 @@ public:
     void rethrow() {
         if (exception_) std::rethrow_exception(std::exchange(exception_, nullptr));
     }
-    // Calls a C function that calls back; what the callback threw goes first.
+    // Calls a C function that calls back; rethrows the callback's exception first.
     template <class Function, class... Arguments>
     bool call(Function function, Arguments &&...arguments) {
         ch_error error;
@@ -131,7 +130,7 @@ private:
 } // namespace detail
 
 #if defined(__cpp_lib_expected)
-// What went wrong, as a value.
+// An error as a value.
 struct failure {
     int code;
     std::string message;
@@ -140,9 +139,9 @@ struct failure {
 template <class T>
 using expected = std::expected<T, failure>;
 
-// What `callback` gives, with an error as a value instead of an exception: as_expected([&] { return
-// hold.maps().open_or_create("it"); }). For anything here; the most frequent operations also have a
-// form that throws nothing on the way (map::expected_get()).
+// The result of `callback`, with an error as a value instead of an exception: as_expected([&] {
+// return hold.maps().open_or_create("it"); }). For anything here; the most frequent operations also
+// have a form that throws no exception internally (map::expected_get()).
 template <class Callback>
 auto as_expected(Callback &&callback) -> expected<decltype(callback())> {
     try {

@@ -10,7 +10,7 @@
 
 namespace commonhold {
 
-// How a hold is opened or created.
+// Options for opening or creating a hold.
 struct hold_options {
     std::uint64_t max_bytes = 0;
     std::optional<std::chrono::nanoseconds> lock_timeout = std::nullopt;
@@ -23,7 +23,7 @@ struct hold_options {
 struct check_report {
     bool ok;
     ch_check_report figures;
-    std::string problems; // a line for each
+    std::string problems; // one line per problem
 };
 
 // One file of memory that many processes share. See ch_hold_open() and what follows it.
@@ -49,7 +49,7 @@ public:
         detail::call(ch_hold_restore, detail::name(backup), detail::name(name), nullptr, &pairs);
         return pairs;
     }
-    // Saves the intact pairs after a crash of the system; see ch_hold_salvage().
+    // Saves the intact pairs after a system crash; see ch_hold_salvage().
     static ch_salvage_report salvage(std::string_view name) {
         ch_salvage_report report;
         detail::call(ch_hold_salvage, detail::name(name), &report, nullptr);
@@ -64,13 +64,13 @@ public:
     // Closes it for everything that came from it: later uses throw closed.
     void close() { detail::call(ch_hold_close, get()); }
 
-    // Its structures by name. Valid as long as this.
+    // Its structures by name. Valid as long as this object.
     commonhold::maps maps() const noexcept { return commonhold::maps(get()); }
     commonhold::queues queues() const noexcept { return commonhold::queues(get()); }
     commonhold::channels channels() const noexcept { return commonhold::channels(get()); }
     commonhold::logs logs() const noexcept { return commonhold::logs(get()); }
 
-    // Valid as long as this.
+    // Valid as long as this object.
     std::string_view path() const {
         ch_slice path;
         detail::call(ch_hold_path, get(), &path);
@@ -93,9 +93,9 @@ public:
         return detail::text_of(ch_hold_describe, get(), std::uint32_t(what));
     }
     std::size_t sweep() const {
-        std::size_t settled;
-        detail::call(ch_hold_sweep, get(), &settled);
-        return settled;
+        std::size_t recovered;
+        detail::call(ch_hold_sweep, get(), &recovered);
+        return recovered;
     }
     check_report check() const {
         check_report report{};

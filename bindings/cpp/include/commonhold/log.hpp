@@ -14,7 +14,7 @@ namespace commonhold {
 
 enum class level : std::uint32_t { error = CH_ERROR, warn = CH_WARN, info = CH_INFO, debug = CH_DEBUG, trace = CH_TRACE };
 
-// What is 0 is the default.
+// 0 stands for the default.
 struct log_options {
     std::uint64_t ring_bytes = 0;
     std::uint32_t rings = 0;
@@ -31,7 +31,7 @@ struct log_line {
 };
 
 namespace detail {
-// Calls a C function that gives lines to a callback.
+// Calls a C function that passes lines to a callback.
 template <class Callback, class Function, class Handle>
 std::size_t each_line(Callback &callback, Function function, Handle *handle) {
     struct context {
@@ -80,7 +80,7 @@ public:
         detail::call(ch_collector_finish, raw_.get(), &round);
         return round;
     }
-    // Collects until `stop()` says so, then finishes.
+    // Collects until `stop()` returns true, then finishes.
     template <std::predicate Stop>
     ch_round run(Stop &&stop) {
         struct context {
@@ -107,11 +107,11 @@ public:
     explicit log(ch_log *raw) noexcept : raw_(raw) {}
 
     bool enabled(commonhold::level wanted) const noexcept { return ch_log_enabled(get(), std::uint32_t(wanted)); }
-    // False if it was not accepted: not wanted, or no room.
+    // False if it was not accepted: its level is not enabled, or there is no room.
     bool write(commonhold::level at, std::string_view text) const {
         return detail::call(ch_log_write, get(), std::uint32_t(at), text.data(), text.size(), nullptr);
     }
-    // The text is only made if the level is wanted: log.write(level::debug, [&] { return
+    // The text is only created if the level is enabled: log.write(level::debug, [&] { return
     // describe(it); }).
     template <std::invocable Make>
     bool write(commonhold::level at, Make &&make) const {
@@ -131,7 +131,7 @@ public:
     void set_level(commonhold::level least) const { detail::call(ch_log_set_level, get(), std::uint32_t(least)); }
     bool prepare() const { return detail::call(ch_log_prepare, get()); }
 
-    // Gives all lines that are in the hold.
+    // Calls back for all lines in the hold.
     template <class Callback>
     std::size_t dump(Callback &&callback) const {
         return detail::each_line(callback, ch_log_dump, get());
@@ -151,7 +151,7 @@ public:
         detail::call(ch_log_collect_to_fd, get(), nullptr, fd, &found);
         return collector(found);
     }
-    // To a callback; if it throws, the text is given again.
+    // To a callback; if it throws, it receives the text again.
     collector collect_to(std::function<void(std::string_view)> target) const {
         auto kept = std::make_unique<std::function<void(std::string_view)>>(std::move(target));
         ch_write_fn write = [](void *user, ch_slice text) {

@@ -1,4 +1,4 @@
-// Many at once: the slices that C takes of a range.
+// Many at once: slices of the elements of a range, for C.
 #ifndef COMMONHOLD_MANY_HPP
 #define COMMONHOLD_MANY_HPP
 
@@ -14,14 +14,14 @@ template <class Element>
 concept lasting = std::ranges::borrowed_range<Element> || std::is_pointer_v<std::remove_cvref_t<Element>> ||
                   (std::is_lvalue_reference_v<Element> && std::convertible_to<Element, std::string_view>);
 
-// What a member of a range's element is: as lasting as the element, unless it is a reference
-// itself.
+// The type of a member of a range's element: it lasts as long as the element, unless it is a
+// reference itself.
 template <class Element, class Member>
 using member = std::conditional_t<std::is_lvalue_reference_v<Element>, Member &, Member &&>;
 
-// Makes slices of a range's elements, to be used when the last of them was seen. Copies the bytes
-// of those that end before: values, and whatever a range gives that is walked but once, since each
-// may end with the next.
+// Makes slices of a range's elements, for use after the last of them was visited. Copies the bytes
+// of elements that end before: values, and the elements of a single-pass range, because each of
+// these may end with the next.
 template <class Range>
 class slicer {
 public:

@@ -10,7 +10,7 @@
 
 namespace commonhold {
 
-// How a map is made.
+// Options for creating a map.
 struct map_options {
     ch_map_mode mode = CH_GENERAL;
     std::uint32_t key_bytes = 0;
@@ -111,21 +111,22 @@ public:
     bool get(bytes_in key, bytes &value) const {
         return detail::call(ch_map_get, get(), key.data(), key.size(), value.raw());
     }
-    // The same into memory of the caller's, as far as there is room; gives the length of the whole
-    // value.
+    // The same into memory of the caller's, as far as there is room; returns the length of the
+    // whole value.
     std::optional<std::size_t> get_into(bytes_in key, std::span<std::byte> room) const {
         std::size_t len;
         if (!detail::call(ch_map_get_into, get(), key.data(), key.size(), room.data(), room.size(), &len))
             return std::nullopt;
         return len;
     }
-    // Many at once: any range of what is taken as bytes. Gives how many are present.
+    // Many at once: any range of elements that convert to bytes. Returns the number of present
+    // keys.
     template <std::ranges::input_range Keys>
     std::size_t get_many(Keys &&keys, values &out) const {
         detail::slicer<Keys> slicer;
         out.keys_.clear();
         for (auto &&key : keys) out.keys_.push_back(slicer.template slice<decltype(key)>(key));
-        // After an error nothing is present: what was there before is no longer valid.
+        // After an error `values` is empty: its earlier contents are no longer valid.
         out.found_.assign(out.keys_.size(), ch_slice{nullptr, 0});
         std::size_t present;
         detail::call(ch_map_get_many, get(), out.keys_.data(), out.keys_.size(), out.raw_.get(), out.found_.data(),
@@ -140,13 +141,13 @@ public:
     commonhold::uid set(bytes_in key, bytes_in value) const {
         return *identified(ch_map_set, key.data(), key.size(), value.data(), value.size());
     }
-    // Caches: it expires after this time.
+    // In caches: the pair expires after this time.
     template <class Rep, class Period>
     commonhold::uid set_with_ttl(bytes_in key, bytes_in value, std::chrono::duration<Rep, Period> ttl) const {
         return *identified(ch_map_set_with_ttl, key.data(), key.size(), value.data(), value.size(),
                            detail::milliseconds(ttl));
     }
-    // Any range of pairs of what is taken as bytes, in order.
+    // Any range of pairs that convert to bytes, in order.
     template <std::ranges::input_range Pairs>
     void set_many(Pairs &&pairs) const {
         using Pair = std::ranges::range_reference_t<Pairs>;
@@ -158,19 +159,19 @@ public:
         }
         detail::call(ch_map_set_many, get(), keys.data(), values.data(), keys.size());
     }
-    // Only if absent; only if present. Nothing: it was not so.
+    // Only if the key is absent; only if it is present. std::nullopt: the condition was false.
     std::optional<commonhold::uid> add(bytes_in key, bytes_in value) const {
         return identified(ch_map_add, key.data(), key.size(), value.data(), value.size());
     }
     std::optional<commonhold::uid> replace(bytes_in key, bytes_in value) const {
         return identified(ch_map_replace, key.data(), key.size(), value.data(), value.size());
     }
-    // From one state to another; nullopt is absent. False: it was in another state.
+    // From one state to another; std::nullopt means absent. False: it was in another state.
     bool compare_exchange(bytes_in key, std::optional<bytes_in> expected, std::optional<bytes_in> replacement) const {
         state from(expected), to(replacement);
         return detail::call(ch_map_compare_exchange, get(), key.data(), key.size(), from.get(), to.get());
     }
-    // False if it is absent.
+    // False if the key is absent.
     bool erase(bytes_in key) const { return detail::call(ch_map_delete, get(), key.data(), key.size()); }
     std::optional<std::string> take(bytes_in key) const {
         bytes value;
@@ -182,9 +183,9 @@ public:
         detail::call(ch_map_increment, get(), key.data(), key.size(), by, &sum);
         return sum;
     }
-    // Asks `decide(std::optional<std::string_view> old)` for the new value (std::nullopt deletes),
-    // again if another process changed the key meanwhile. Its exceptions leave the call, and
-    // nothing is changed.
+    // Calls `decide(std::optional<std::string_view> old)` for the new value (std::nullopt deletes),
+    // and again if another process changed the key meanwhile. Its exceptions leave the call,
+    // and nothing is changed.
     template <class Decide>
     std::optional<commonhold::uid> update(bytes_in key, Decide &&decide) const {
         decision<Decide> asked{decide, {}};
@@ -193,8 +194,8 @@ public:
         return done ? std::optional(commonhold::uid(raw)) : std::nullopt;
     }
 
-    // By uid: reading gives the key, writing asks for it, and is false if the uid does not name it
-    // (any more).
+    // By uid: reading returns the key; writing requires it, and returns false if the uid does not
+    // name it (any more).
     std::optional<pair> get_uid(commonhold::uid id) const {
         bytes key, value;
         if (!detail::call(ch_map_get_uid, get(), std::uint32_t(id), key.raw(), value.raw())) return std::nullopt;
@@ -278,7 +279,7 @@ public:
     commonhold::follower follow() const { return commonhold::follower(get(), nullptr); }
     commonhold::follower follow(ch_position from) const { return commonhold::follower(get(), &from); }
 
-    // Waits until what was changed before is durable in the journal.
+    // Waits until all earlier changes are durable in the journal.
     template <class Rep, class Period>
     ch_position sync(std::chrono::duration<Rep, Period> timeout) const {
         ch_position position;

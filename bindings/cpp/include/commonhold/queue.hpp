@@ -9,18 +9,18 @@
 
 namespace commonhold {
 
-// How a queue is made; all elements begin in the first of its queues.
+// Options for creating a queue; all elements start in the first of its queues.
 struct queue_options {
     std::uint32_t elements = 0;
     std::uint32_t element_bytes = 0;
     std::vector<std::string> queues = {"free"};
-    std::string orphans = ""; // the first, if it is empty
+    std::string orphans = ""; // empty: the first
 };
 
 class queue;
 
-// An element in flight. A successful push takes it. Destroyed without that, it goes to the queue
-// for orphans, like the elements of a killed process. Must not outlive its queue.
+// An element in flight. A successful push takes it. Destroyed without a push, it goes to the orphan
+// queue, like the elements of a killed process. Must not outlive its queue.
 class element {
 public:
     element(element &&other) noexcept : queue_(std::exchange(other.queue_, nullptr)), raw_(other.raw_) {}
@@ -32,7 +32,7 @@ public:
     ~element() {
         if (queue_) ch_queue_abandon(queue_, &raw_);
     }
-    // Its bytes, where they lie.
+    // Its bytes, in place.
     std::span<std::byte> bytes() const noexcept { return {static_cast<std::byte *>(raw_.data), raw_.len}; }
     // The same as a value of a trivially copyable type.
     template <class T>
@@ -59,7 +59,7 @@ private:
 };
 
 // Elements in flight, to be moved at once; used again and again. Its destructor moves the rest to
-// the queue for orphans.
+// the orphan queue.
 class batch {
 public:
     batch() = default;
@@ -84,7 +84,8 @@ private:
     std::vector<ch_element> raw_;
 };
 
-// One of the queues of a queue; light, and usable from any thread. Must not outlive the queue.
+// One of the named queues of a queue; cheap to copy, and usable from any thread. Must not outlive
+// the queue.
 class named_queue {
 public:
     named_queue(const ch_queue *queue, std::uint32_t number) noexcept : queue_(queue), number_(number) {}
@@ -100,7 +101,7 @@ public:
         detail::call(ch_queue_len, queue_, number_, &len);
         return len;
     }
-    // After an error the element is in flight as before.
+    // After an error the element is still in flight.
     void push(element &&pushed) const {
         detail::call(ch_queue_push, queue_, number_, pushed.in_flight());
         pushed.queue_ = nullptr;
@@ -117,7 +118,7 @@ public:
             return std::nullopt;
         return element(queue_, raw);
     }
-    // The same holds here; what the pull alone is in the way of is nullopt.
+    // The same applies here; std::nullopt if only the pull failed.
     std::optional<element> push_pull(element &&pushed, named_queue from) const {
         if (from.queue_ != queue_) detail::fail(CH_INVALID, "the two are not named queues of one queue");
         ch_element pulled;
@@ -126,12 +127,12 @@ public:
         if (!found) return std::nullopt;
         return element(queue_, pulled);
     }
-    // All of it, in its order; it is empty afterwards. After an error it is as before.
+    // The whole batch, in its order; it is empty afterwards. After an error it is unchanged.
     void push_many(batch &all) const {
         detail::call(ch_queue_push_many, queue_, number_, all.raw_.data(), all.raw_.size());
         all.raw_.clear();
     }
-    // At most `most` more; gives how many.
+    // At most `most` more; returns their number.
     std::size_t pull_many(batch &into, std::size_t most) const {
         return pulled(into, most, [&](ch_element *room, std::size_t *count) {
             detail::call(ch_queue_pull_many, queue_, number_, room, most, count);

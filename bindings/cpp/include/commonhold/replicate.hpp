@@ -8,7 +8,7 @@
 
 namespace commonhold {
 
-// How an origin serves; see ch_origin_options.
+// Options of an origin; see ch_origin_options.
 struct origin_options {
     std::uint64_t stream_bytes = 0;
     std::uint64_t watermark = 0;
@@ -49,13 +49,13 @@ public:
         raw_.reset(found);
     }
     origin(origin &&) = default;
-    // Ends the threads that call back before what they call.
+    // Ends the threads that call back before the callbacks are destroyed.
     origin &operator=(origin &&other) noexcept {
         raw_ = std::move(other.raw_);
         options_ = std::move(other.options_);
         return *this;
     }
-    // Gives the address with the port that the system chose.
+    // Returns the address with the port that the system chose.
     std::string listen(std::string_view at) { return detail::text_of(ch_origin_listen, get(), detail::name(at)); }
     // Take the descriptor over, unless they throw.
     std::string listen_on(int socket) { return detail::text_of(ch_origin_listen_on, get(), socket); }
@@ -77,7 +77,7 @@ public:
         if (!detail::call(ch_origin_sent_to_all, get(), &offset)) return std::nullopt;
         return offset;
     }
-    // Sends every replica what waits, within this time, and ends.
+    // Sends every replica the waiting changes, within this time, and ends.
     template <class Rep, class Period>
     void finish(std::chrono::duration<Rep, Period> timeout) {
         detail::call(ch_origin_finish, raw_.release(), detail::nanoseconds(timeout));
@@ -91,7 +91,7 @@ private:
     detail::owned<ch_origin, ch_origin_free> raw_;
 };
 
-// How a replica follows. The callbacks come from its thread, and must not throw.
+// Options of a replica. Its thread makes the callbacks, which must not throw.
 struct replica_options {
     std::string secret = "";
     std::chrono::nanoseconds first_pause{0};
@@ -123,13 +123,13 @@ public:
         return made;
     }
     replica(replica &&) = default;
-    // Ends the thread that calls back before what it calls.
+    // Ends the thread that calls back before the callbacks are destroyed.
     replica &operator=(replica &&other) noexcept {
         raw_ = std::move(other.raw_);
         options_ = std::move(other.options_);
         return *this;
     }
-    // True if they are equal; `report` gets what differs, as JSON.
+    // True if they are equal; `report` gets the differences, as JSON.
     template <class Rep, class Period>
     static bool verify(const hold &hold, std::string_view map, std::string_view origin,
                        std::chrono::duration<Rep, Period> timeout, std::string *report = nullptr) {

@@ -1,4 +1,5 @@
-// Maps and channels of trivially copyable types: values go to and from shared memory as they are.
+// Maps and channels of trivially copyable types: values are copied to and from shared memory
+// unchanged.
 #ifndef COMMONHOLD_TYPED_HPP
 #define COMMONHOLD_TYPED_HPP
 
@@ -30,7 +31,7 @@ void expect_length(std::size_t len, const char *what) {
                               std::to_string(sizeof(T)));
 }
 
-// The value that these bytes are.
+// The value of these bytes.
 template <plain T>
 T value_of(std::string_view bytes, const char *what) {
     expect_length<T>(bytes.size(), what);
@@ -60,7 +61,7 @@ public:
         std::size_t len;
         if (!detail::call(ch_map_get_into, map_.get(), &key, sizeof key, &value, sizeof value, &len))
             return std::nullopt;
-        // Of one that is longer only the beginning was copied.
+        // Of a longer value only the beginning was copied.
         detail::expect_length<Value>(len, "value");
         return value;
     }
@@ -75,12 +76,12 @@ public:
         return map_.replace(detail::bytes_of(key), detail::bytes_of(value)).has_value();
     }
     bool erase(const Key &key) const { return map_.erase(detail::bytes_of(key)); }
-    // By bytes: of a Value with padding, two that are equal may be told apart.
+    // Compares bytes: two equal values of a type with padding may count as different.
     bool compare_exchange(const Key &key, const Value &expected, const Value &replacement) const {
         return map_.compare_exchange(detail::bytes_of(key), detail::bytes_of(expected),
                                      detail::bytes_of(replacement));
     }
-    // Asks `decide(std::optional<Value>)` for the new value; std::nullopt deletes.
+    // Calls `decide(std::optional<Value>)` for the new value; std::nullopt deletes.
     template <class Decide>
     void update(const Key &key, Decide &&decide) const {
         map_.update(detail::bytes_of(key), [&](std::optional<std::string_view> old) -> std::optional<std::string> {

@@ -9,7 +9,7 @@
 
 namespace commonhold {
 
-// A pair where it lies; valid until the next one.
+// A pair in place; valid until the next one.
 struct pair_view {
     std::string_view key;
     std::string_view value;
@@ -17,7 +17,7 @@ struct pair_view {
 
 namespace detail {
 
-// An input iterator over what a ch_iter gives; `Item` is made of key and value.
+// An input iterator over the pairs of a ch_iter; `Item` is constructed from key and value.
 template <class Item>
 class walk_iterator {
 public:
@@ -140,7 +140,7 @@ public:
         detail::call(ch_follower_end, raw_.get(), &position);
         return position;
     }
-    // Bytes that wait.
+    // The number of bytes that wait.
     std::uint64_t lag() {
         std::uint64_t waiting;
         detail::call(ch_follower_lag, raw_.get(), &waiting, nullptr);

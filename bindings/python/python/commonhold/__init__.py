@@ -1,7 +1,7 @@
 """One file of memory, a *hold*, that many processes share.
 
 Maps, queues, channels and logs inside it are read and written at memory speed by any process, in
-any language, without a server, and cannot be broken by killing anybody.
+any language, without a server, and a killed process cannot corrupt them.
 
 >>> import commonhold
 >>> with commonhold.open("shop", directory=tmp) as hold:
@@ -14,10 +14,10 @@ any language, without a server, and cannot be broken by killing anybody.
 
 A bare name lives in memory, under ``/dev/shm`` (or ``$COMMONHOLD_DIR``); anything with a slash, or
 ending in ``.hold``, is that path. Handles may be used by any thread and by forked children;
-pickled, as ``multiprocessing`` does, they are opened again where they arrive. What may wait lets
-other threads of Python run meanwhile.
+pickled, as ``multiprocessing`` does, they are opened again in the receiving process. Calls that may
+wait let other Python threads run meanwhile.
 
-| class | what |
+| class | purpose |
 |---|---|
 | `Hold` | the file; opens all others |
 | `Maps`, `Queues`, `Channels`, `Logs` | the structures of a hold by name: ``hold.maps`` and so on |

@@ -1,4 +1,4 @@
-"""What the package is made of, in Rust."""
+"""The native part of the package, in Rust."""
 
 import os
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Waiting in an event loop, for what has no file descriptor: a thread waits.
+"""Waiting in an event loop for events without a file descriptor: a thread waits.
 
 If the task was cancelled meanwhile, the result of the thread is kept for the next caller, so a
 cancelled wait loses nothing.
@@ -16,7 +16,7 @@ _threads: ThreadPoolExecutor
 
 
 def _begin() -> None:
-    """Also in a forked child, which has none of the threads."""
+    """Works in a forked child, too, which has none of the threads."""
     global _threads
     _threads = ThreadPoolExecutor(max_workers=64, thread_name_prefix="commonhold-wait")
     _waiting.clear()
@@ -33,9 +33,9 @@ async def in_thread(owner: Any, act: Callable[[], _T]) -> _T:
         future = _waiting.get(owner)
         if future is None:
             future = _waiting[owner] = _threads.submit(act)
-        # The thread goes on if this is cancelled.
+        # The thread continues if this is cancelled.
         await asyncio.wait([asyncio.wrap_future(_shielded(future))])
-        # Of several tasks that waited for it one gets it; the others begin again.
+        # One of several waiting tasks gets the result; the others begin again.
         if _waiting.get(owner) is future:
             del _waiting[owner]
             found: _T = future.result()
@@ -48,7 +48,7 @@ def pending(owner: Any) -> bool:
 
 
 def _shielded(future: "Future[_T]") -> "Future[None]":
-    """Done when the other is; cancelling it does nothing to the other."""
+    """Done when the other is; cancelling it does not affect the other."""
     done: "Future[None]" = Future()
 
     def tell(_: "Future[_T]") -> None:

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 class Structures:
-    """What :class:`Maps`, :class:`Queues`, :class:`Channels` and :class:`Logs` have in common.
+    """The common part of :class:`Maps`, :class:`Queues`, :class:`Channels` and :class:`Logs`.
 
-    ``name in hold.maps`` asks whether there is a map of this name; ``for name in hold.maps``
+    ``name in hold.maps`` is true if there is a map of this name; ``for name in hold.maps``
     iterates over the names.
     """
 
@@ -25,7 +25,7 @@ class Structures:
     _kind: ClassVar[str]
 
     hold: "Hold"
-    """The hold that they are in."""
+    """Their hold."""
 
     def __init__(self, hold: "Hold") -> None:
         self.hold = hold
@@ -53,7 +53,8 @@ class Structures:
 
     # Last: it has the name of a type.
     def list(self) -> List[Dict[str, Any]]:
-        """What there is, sorted by name, as ``hold list --format json`` prints it."""
+        """All structures of this kind, sorted by name, as ``hold list --format json`` prints
+        them."""
         found: List[Dict[str, Any]] = json.loads(self.hold._list(self._kind))
         return found
 
@@ -87,8 +88,7 @@ class Maps(Structures):
         return self.hold._begin_stream(name, bytes)
 
     def promote(self, name: str) -> bool:
-        """Promotes a replica's map to one that everybody may write. False if everybody may write
-        it already."""
+        """Makes a replica's map writable for every process. False if it is writable already."""
         return self.hold._promote(name)
 
 

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-#: How long to sleep between two looks whether a result has come, at first and at last.
+#: How long to sleep between two checks for a result, at first and at most.
 _FIRST, _LAST = 0.0005, 0.02
-#: How often one looks whether who computes lives.
+#: How often to check whether the computing process lives.
 _LOOK = 0.05
 
 
@@ -53,13 +53,13 @@ def cached(
 
     :param ttl: how long results are kept: seconds or a ``timedelta``; ``None``: as long as there is
       room
-    :param name: the cache in the hold (a map in cache mode, opened or made); one may serve many
-      functions
-    :param key: makes the key of the arguments: anything that JSON can say, or bytes; by default of
-      the arguments themselves, which JSON must be able to say then
-    :param value: how results become bytes: JSON, so a tuple comes back as a list, also to who
-      computed it
-    :param max_bytes: of the cache, when it is made; so is ``max_entries``
+    :param name: the cache in the hold (a map in cache mode, opened or created); one cache may serve
+      many functions
+    :param key: makes the key from the arguments: any JSON value, or bytes; by default the arguments
+      themselves, which must then be JSON values
+    :param value: how results become bytes: by default JSON, so a tuple comes back as a list, even
+      for the caller that computed it
+    :param max_bytes: limit of the cache when it is created; likewise ``max_entries``
 
     The decorated function has ``.forget(*args, **kwargs)``, which forgets one result,
     ``.refresh(...)``, which computes and stores a new one, ``.map`` and ``.__wrapped__``. Coroutine
@@ -163,7 +163,7 @@ class _Cache:
             if found is not None:
                 return self.value.decode(found)
         try:
-            # It may have come just before it was our turn.
+            # The result may have come just before our turn.
             found = self.find(key)
             return self.value.decode(found) if found is not None else self.store(key, compute())
         finally:
@@ -187,12 +187,12 @@ class _Cache:
 
 
 class _Turn:
-    """A wait for one's turn to compute, and the turn."""
+    """A wait for the turn to compute, and the turn itself."""
 
     def __init__(self, cache: _Cache, key: bytes) -> None:
         self.cache, self.key = cache, key
         me = cache.hold.participant()
-        # Unique: a thread's turn is not another's.
+        # Unique: each turn belongs to one thread.
         self.token = f"{me['slot']}.{me['generation']} {os.urandom(8).hex()}".encode()
         self.ends = time.monotonic() + cache.wait
         self.nap, self.look = _FIRST, 0.0
@@ -203,7 +203,7 @@ class _Turn:
             return True
         now = time.monotonic()
         if now >= self.ends:
-            # Who computes takes too long: it goes on, and so do we.
+            # The computing process takes too long: it continues, and this one computes, too.
             computing[self.key] = self.token
             return True
         if now < self.look:

@@ -33,7 +33,7 @@ class Channel(_native.Channel):
 
     def producer(self, *, spin: bool = False) -> "Producer":
         """Becomes the producer. Earlier messages stay, and their numbers continue. ``BusyError``
-        while another producer lives. ``spin``: waits without sleeping, at the cost of a whole
+        while another producer lives. ``spin``: wait without sleeping, at the cost of a whole
         processor."""
         return Producer(self, spin=spin)
 
@@ -64,9 +64,9 @@ class Producer(_native.Producer, Closing):
     """Sends the messages of a channel; from :meth:`Channel.producer`. Another producer may begin
     when it is closed or its process is dead.
 
-    ``send(message, timeout=None)`` waits for room while a consumer that must not lose anything has
-    not read on; ``try_send`` does not wait. ``send_many(messages, timeout=None)`` sends many; it
-    returns how many were sent in time. A message is anything with the buffer protocol.
+    ``send(message, timeout=None)`` waits for room while a lossless consumer lags; ``try_send`` does
+    not wait. ``send_many(messages, timeout=None)`` sends many; it returns the number sent in time.
+    A message is anything with the buffer protocol.
     """
 
     def reserve(self, len: int, timeout: Optional[float] = None) -> "Reservation":
@@ -79,8 +79,9 @@ class Reservation(_native.Buffer):
     """Room for a message, writable through the buffer protocol, for example ``numpy.frombuffer``;
     sent by :meth:`commit`.
 
-    A context manager, which gives a memoryview of it, and at its end releases that and commits it,
-    or cancels it after an exception. Bytes that are not written have undefined contents.
+    A context manager, which returns a memoryview of the room; at its end it releases the view and
+    commits the message, or cancels it after an exception. Bytes that are not written have undefined
+    contents.
     """
 
     __slots__ = ("_room",)
@@ -92,7 +93,7 @@ class Reservation(_native.Buffer):
         return _native.Producer._commit(self, len)
 
     def cancel(self) -> bool:
-        """Gives it up; false if it was committed or cancelled already."""
+        """Cancels the reservation; false if it was committed or cancelled already."""
         return _native.Producer._cancel(self)
 
     def __enter__(self) -> memoryview:
@@ -109,8 +110,8 @@ class Reservation(_native.Buffer):
             self._room.release()
             self.commit()
             return
-        # What the body made of the room may be in its traceback; then the producer's next message
-        # cancels it.
+        # The traceback may still hold a view of the room; then the producer's next message cancels
+        # it.
         with suppress(BufferError):
             self._room.release()
             self.cancel()
@@ -118,10 +119,10 @@ class Reservation(_native.Buffer):
 
 class Consumer(_native.Consumer, Closing):
     """Receives the messages of a channel; from :meth:`Channel.consumer`. Iterating over it waits
-    for each message, also by ``async for``.
+    for each message, with ``async for``, too.
 
     ``recv(timeout=None)`` waits for a message, ``try_recv()`` returns ``None`` if there is none
-    now; both give ``bytes``, a copy. :meth:`view` shows a message in place.
+    now; both return ``bytes``, a copy. :meth:`view` shows a message in place.
     """
 
     def view(self, timeout: Optional[float] = None) -> "Message":
@@ -141,10 +142,10 @@ class Consumer(_native.Consumer, Closing):
         return self.recv()
 
     async def recv_async(self) -> bytes:
-        """The next message; other tasks run meanwhile. A cancelled call loses nothing: what came is
-        the next call's.
+        """The next message; other tasks run meanwhile. A cancelled call loses nothing: the next
+        call returns the message.
 
-        While calls of this kind are used, use no others.
+        Do not mix calls of this kind with the others.
         """
 
         def wait() -> Optional[bytes]:
@@ -180,7 +181,7 @@ class Message(_native.Buffer, Held):
         return _native.Consumer._sequence(self)
 
     def release(self) -> None:
-        """It counts as received: the producer may overwrite it. ``BufferError`` while a memoryview
+        """Marks it as received: the producer may overwrite it. ``BufferError`` while a memoryview
         or an array of it is in use."""
         _native.Consumer._release(self)
 

@@ -8,19 +8,19 @@
             "LOCATION": "site",              # the hold: a bare name, or a path
             "TIMEOUT": 300,
             "OPTIONS": {
-                "max_bytes": 256 << 20,      # of this cache's pairs; MAX_ENTRIES is understood, too
+                "max_bytes": 256 << 20,      # of this cache's pairs; MAX_ENTRIES works, too
                 "map": "django",             # the map in the hold
                 "serializer": "pickle",      # or "json", or an object with dumps() and loads()
             },
         }
     }
 
-What a worker has stored survives its death and the others' restarts, and is gone with the machine's
-power if the hold is in memory. The oldest pairs that nobody has read make room where there is none.
-Django promises that whatever can be pickled can be cached (sessions, responses and template
-fragments rely on it), so ``pickle`` is this backend's serializer unless told otherwise: **whoever
-may write the hold can then make the workers do anything**. A hold is its user's own (mode 0600);
-with ``"serializer": "json"`` there is no such risk.
+Stored values survive the death of a worker and restarts of the others; if the hold is in memory,
+they are lost when the machine stops. When the cache is full, it evicts the oldest pairs that no
+process has read. Django promises that every value that can be pickled can be cached (sessions,
+responses and template fragments rely on it), so ``pickle`` is this backend's default serializer:
+**every process that may write to the hold can then make the workers execute any code**. By default
+only its owner can open a hold (mode 0600); with ``"serializer": "json"`` there is no such risk.
 """
 
 import json
@@ -43,7 +43,7 @@ _EXPIRY = struct.Struct("<d")
 
 
 class _Json:
-    """Whatever JSON can say."""
+    """Any JSON value."""
 
     def dumps(self, value: Any) -> bytes:
         return json.dumps(value, separators=(",", ":")).encode()
@@ -79,7 +79,7 @@ class CommonholdCache(BaseCache):  # type: ignore[misc]
         self._serializer = serializer
         map_name = options.pop("map", "django")
         max_bytes = options.pop("max_bytes", 256 << 20)
-        #: The hold, with whatever other options `commonhold.open` has.
+        #: The hold, with any options of `commonhold.open`.
         self.hold = open_hold(location or "django", **options)
         #: The map in it.
         self.map = self.hold.cache(map_name, max_bytes=_limit(max_bytes), max_entries=_limit(entries))
@@ -89,7 +89,7 @@ class CommonholdCache(BaseCache):  # type: ignore[misc]
         return made.encode("utf-8", "surrogatepass")
 
     def _seconds(self, timeout: Any) -> float:
-        """How long from now on; infinity for ever; 0 and less: not at all."""
+        """Time to live from now on; infinity: without end; 0 and less: expired."""
         if timeout is DEFAULT_TIMEOUT:
             timeout = self.default_timeout
         return math.inf if timeout is None else float(timeout)

@@ -1,9 +1,8 @@
 """Exceptions: :class:`Error` and one class for each kind.
 
 Each class is also the exception that Python's own types raise in such a case, so ``except
-KeyError``, ``except TimeoutError`` or ``except ValueError`` work as one expects. A message names
-the thing, what is wrong and the way out. ``code`` is the number of the kind, the same in every
-language.
+KeyError``, ``except TimeoutError`` or ``except ValueError`` work as expected. A message names the
+object, the problem and the way out. ``code`` is the number of the kind, the same in every language.
 
 An absent key is a plain ``KeyError``, as in a ``dict``.
 """
@@ -33,14 +32,14 @@ class HoldNotFoundError(NotFoundError, FileNotFoundError):
 
 
 class ExistsError(Error, FileExistsError):
-    """It was to be created and exists already."""
+    """It should be created, but exists already."""
 
     code = 2
 
 
 class FullError(Error):
-    """No room: the size limit, the file system, the file size limit. Nothing was lost; all but
-    growth works."""
+    """No room: the size limit, the file system, the file size limit. Nothing was lost; everything
+    except growth works."""
 
     code = 3
 
@@ -82,13 +81,13 @@ class VersionError(Error):
 
 
 class TruncatedError(Error):
-    """The file is shorter than it says."""
+    """The file is shorter than its header says."""
 
     code = 10
 
 
 class DamagedError(Error):
-    """The contents contradict themselves."""
+    """The contents contradict each other."""
 
     code = 11
 
@@ -100,7 +99,7 @@ class UncleanError(Error):
 
 
 class BusyError(Error):
-    """Somebody else uses what must be used alone."""
+    """Another user has it, and it needs exclusive use."""
 
     code = 13
 
@@ -118,7 +117,7 @@ class InvalidError(Error, ValueError):
 
 
 class MismatchError(Error, ValueError):
-    """It was made with other options, is another kind of structure, or a value is not what the
+    """It was created with other options, is another kind of structure, or a value is not what the
     operation needs."""
 
     code = 16
@@ -131,7 +130,7 @@ class ReentrantError(Error, RuntimeError):
 
 
 class TimedOutError(Error, TimeoutError):
-    """The time given ran out."""
+    """The operation timed out."""
 
     code = 18
 
@@ -149,7 +148,7 @@ class SystemFailedError(Error, OSError):
 
 
 class LappedError(Error):
-    """A follower was too slow: what comes next in the stream is overwritten."""
+    """A follower was too slow: its next change in the stream is overwritten."""
 
     code = 21
 

@@ -1,4 +1,4 @@
-"""The hold: the file, and what concerns all of it."""
+"""The hold: the file, and the operations on all of it."""
 
 import json
 import os
@@ -21,7 +21,8 @@ class Hold(_native.Hold, Closing):
     """One file of memory that many processes share; see :func:`open`.
 
     A context manager, which closes it. Usable from any thread, and by a forked child, which becomes
-    a participant of its own with its first operation. Pickled, it is opened again where it arrives.
+    a participant of its own with its first operation. Pickled, it is opened again in the receiving
+    process.
     """
 
     def __new__(cls, name: Path, **options: Any) -> "Hold":
@@ -41,7 +42,7 @@ class Hold(_native.Hold, Closing):
 
     @property
     def path(self) -> str:
-        """Where the file is."""
+        """The path of the file."""
         return str(self._path)
 
     @property
@@ -120,8 +121,8 @@ class Hold(_native.Hold, Closing):
         ``hold.queues.open_or_create()``.
 
         A new queue has ``elements`` of ``element_bytes`` each, which move between the ``queues``.
-        All of them begin in the first. The elements that a process had in flight when it died go to
-        ``orphans``, by default the first queue, too.
+        All of them start in the first. The elements that a process had in flight when it died go to
+        ``orphans``, by default also the first queue.
         """
         return self.queues.open_or_create(name, elements, element_bytes, queues, orphans=orphans)
 
@@ -164,7 +165,7 @@ class Hold(_native.Hold, Closing):
         return Origin(self, map, **options)
 
     def replica(self, map: str, origin: Any, **options: Any) -> Replica:
-        """Keeps a map what an origin's map is; see :class:`Replica`."""
+        """Replicates an origin's map; see :class:`Replica`."""
         return Replica(self, map, origin, **options)
 
     def structures(self) -> List[Dict[str, Any]]:
@@ -184,8 +185,8 @@ class Hold(_native.Hold, Closing):
         return _figures(self._participant())
 
     def check(self) -> Dict[str, Any]:
-        """Proves the hold whole; ``["ok"]``, ``["problems"]``. Writers wait while it looks, readers
-        do not."""
+        """Checks the whole hold; returns ``["ok"]``, ``["problems"]``. Writers wait meanwhile,
+        readers do not."""
         return _figures(self._check())
 
     def backup(self, to: Path) -> Dict[str, Any]:
@@ -210,15 +211,16 @@ def open(
 
     :param name: a bare name lives in memory; anything with a slash, or ending in ``.hold``, is that
       path
-    :param create: make it if there is none; without, ``HoldNotFoundError``
-    :param exclusive: make it; ``ExistsError`` if there is one
+    :param create: create it if it does not exist; otherwise ``HoldNotFoundError``
+    :param exclusive: create it; ``ExistsError`` if it exists
     :param read_only: take no slot, write nothing, need no permission to write
-    :param max_bytes: the most the file may ever have, when it is made; 64 GiB
-    :param mode: permission bits, when it is made
-    :param directory: where bare names live; ``$COMMONHOLD_DIR``, else ``/dev/shm``
+    :param max_bytes: creation: the most bytes that the file may have; 64 GiB
+    :param mode: creation: permission bits
+    :param directory: the directory of bare names; ``$COMMONHOLD_DIR``, else ``/dev/shm``
     :param delete_on_last_exit: delete the file when the last process that uses it ends, even by a
       crash
-    :param lock_timeout: seconds after which an operation gives up on a lock whose holder is stopped
+    :param lock_timeout: seconds after which an operation stops waiting for a lock whose holder is
+      stopped
       (``TimedOutError``)
     """
     options: Dict[str, Any] = {

@@ -36,15 +36,15 @@ class Line(NamedTuple):
 
     #: When it was written, in nanoseconds since 1970.
     time_ns: int
-    #: ``"error"``, ``"warn"``, ``"info"``, ``"debug"``, ``"trace"``; ``None`` for what the log
-    #: itself tells.
+    #: ``"error"``, ``"warn"``, ``"info"``, ``"debug"``, ``"trace"``; ``None`` for the
+    #: log's own lines.
     level: Optional[str]
-    #: Who wrote it: a short name.
+    #: The short name of the thread that wrote it.
     thread: str
     text: bytes
-    #: It came after younger ones were given.
+    #: It came after younger lines were delivered.
     late: bool
-    #: How many lines of this thread are missing before it.
+    #: The number of lines of this thread that are missing before it.
     lost: int
     #: Whether it was collected.
     collected: bool
@@ -73,7 +73,7 @@ class Log(_native.Log):
         return _open_again, (self.hold, self.name)
 
     def write(self, text: Union[str, bytes], level: Union[int, str] = "info") -> str:
-        """Writes one line: ``"accepted"``, ``"filtered"`` (the level is not wanted) or
+        """Writes one line: ``"accepted"``, ``"filtered"`` (the level is not enabled) or
         ``"dropped"`` (no room; counted). Never waits."""
         return self._write(level_code(level), text)
 
@@ -95,7 +95,7 @@ class Log(_native.Log):
 
     @property
     def level(self) -> str:
-        """The least important level that is wanted; setting it is for all processes."""
+        """The least important level that is enabled; setting it affects all processes."""
         return _NAMES[self._level]
 
     @level.setter
@@ -103,12 +103,12 @@ class Log(_native.Log):
         self._set_level(level_code(level))
 
     def enabled(self, level: Union[int, str]) -> bool:
-        """True if lines of this level are wanted."""
+        """True if this level is enabled."""
         return self._enabled(level_code(level))
 
     def dump(self, *, announcements: bool = False) -> List[Line]:
-        """All lines that are in the hold, collected or not, merged by time; also while others
-        write, and after any crash."""
+        """All lines in the hold, collected or not, merged by time; works while others write, and
+        after any crash."""
         lines = [_line(told) for told in self._dump()]
         return lines if announcements else [line for line in lines if line.who is None]
 
@@ -119,8 +119,8 @@ class Log(_native.Log):
     def collector(
         self, *, hold_back: float = 0.005, level: Union[int, str] = "trace"
     ) -> "Collector":
-        """Becomes the log's collector, which takes over where a dead one ended. ``BusyError`` while
-        another lives."""
+        """Becomes the log's collector, which continues where a dead one ended. ``BusyError`` while
+        another one lives."""
         return Collector(self, hold_back=hold_back, level=level_code(level))
 
     def handler(self, level: int = logging.NOTSET) -> "LogHandler":
@@ -140,8 +140,8 @@ class LogReader:
         self._reader = log._reader()
 
     def poll(self, *, all: bool = False, announcements: bool = False) -> List[Line]:
-        """The lines since the last call, those old enough to be in order; ``all``: however
-        young."""
+        """The lines since the last call that are old enough to be in order; ``all``: even the
+        youngest ones."""
         lines = [_line(told) for told in self._reader.poll(all)]
         return lines if announcements else [line for line in lines if line.who is None]
 
@@ -151,7 +151,7 @@ class Collector(_native.Collector, Closing):
 
 
 class _NoLock:
-    """In place of a handler's lock."""
+    """Replaces a handler's lock."""
 
     def acquire(self) -> None:
         pass
@@ -167,8 +167,8 @@ class _NoLock:
 
 
 class LogHandler(logging.Handler):
-    """Writes the records of `logging` to a log in a hold: in microseconds, never waiting, and not
-    lost if the process is killed.
+    """Writes the records of `logging` to a log in a hold: in microseconds, without waiting; no
+    record is lost if the process is killed.
 
     >>> import commonhold
     >>> with commonhold.open("service", directory=tmp) as hold:
@@ -178,7 +178,7 @@ class LogHandler(logging.Handler):
     ...     [line.text for line in hold.log("events").dump()]
     [b'shop: no more apples']
 
-    Line ends within a message are kept as they are. Time, level and thread are the log's own, so
+    Newlines within a message are kept. Time, level and thread are the log's own, so
     the default format is only ``name: message``.
     """
 

@@ -31,13 +31,13 @@ class Map(_native.Map, _Mapping):  # type: ignore[misc]
 
     In addition to the methods of a ``dict``: :meth:`set`, :meth:`add`, :meth:`replace`,
     :meth:`compare_exchange`, :meth:`take`, :meth:`increment`, :meth:`get_many`, :meth:`set_many`,
-    and the same by uid. Where ``ttl=`` is taken, the map must be a cache.
+    and the same by uid. ``ttl=`` requires a cache.
     """
 
     __slots__ = ("hold", "__weakref__")
 
     hold: "Hold"
-    """The hold that it is in."""
+    """Its hold."""
 
     def __new__(cls, hold: "Hold", name: str, **options: Any) -> "Map":
         made = super().__new__(cls, hold, name, **options)
@@ -50,7 +50,7 @@ class Map(_native.Map, _Mapping):  # type: ignore[misc]
     def __reduce__(self) -> Tuple[Any, ...]:
         return _open_again, (self.hold, self.name)
 
-    # Mapping's own would make a dict of each; so would a comparison by accident.
+    # Mapping's own __eq__ would copy both to dicts, even in an accidental comparison.
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Map):
             return (self.hold.uuid, self.name) == (other.hold.uuid, other.name)
@@ -68,8 +68,8 @@ class Map(_native.Map, _Mapping):  # type: ignore[misc]
         return _Values(self)
 
     def pairs(self, cursor: Optional[int] = None) -> _native.Pairs:
-        """An iterator over the pairs, from a ``cursor`` on that another such iterator had, here or
-        in another process."""
+        """An iterator over the pairs, from the ``cursor`` of another such iterator on, in this or
+        another process."""
         return self._pairs(cursor)
 
     def get_many(self, keys: "Iterable[Any]") -> "List[Optional[bytes]]":
@@ -87,7 +87,7 @@ class Map(_native.Map, _Mapping):  # type: ignore[misc]
         return default
 
     def popitem(self) -> Tuple[bytes, bytes]:
-        """Takes some pair."""
+        """Removes and returns an arbitrary pair."""
         for key in self:
             value = self.take(key)
             if value is not None:
@@ -110,8 +110,8 @@ class Map(_native.Map, _Mapping):  # type: ignore[misc]
 
         ``update(key, change)`` changes one as an atomic step: ``change(value)`` gets the value,
         ``None`` if the key is absent, and returns the new one, ``None`` to delete it. It is called
-        again if another process changed the key meanwhile, under no lock, and may use the map. True
-        if the key is present afterwards.
+        again if another process changed the key meanwhile. It runs under no lock, and may use the
+        map. True if the key is present afterwards.
         """
         if len(given) == 2:
             key, change = given
@@ -135,8 +135,8 @@ class Map(_native.Map, _Mapping):  # type: ignore[misc]
         return found
 
     def watch(self, position: Optional[str] = None, *, stream_bytes: Optional[int] = None) -> Watcher:
-        """The map's changes, from now on or from a ``position`` on that another watcher had, here
-        or in another process.
+        """The map's changes, from now on or from the ``position`` of another watcher on, in this or
+        another process.
 
         The map needs a stream (:meth:`Maps.begin_stream`). With ``stream_bytes`` it gets one that
         keeps this number of bytes, if it has none.
@@ -165,8 +165,8 @@ class Map(_native.Map, _Mapping):  # type: ignore[misc]
         return View(self, key, JSON)
 
     def pickle(self, key: Codec = STR, protocol: Optional[int] = None) -> "View[Any, Any]":
-        """Values are pickled. **Whoever can write the map can then make this process do anything**;
-        use it among processes that trust each other."""
+        """Values are pickled. **Every process that can write to the map can then make this process
+        execute any code**; use it among processes that trust each other."""
         return View(self, key, Codec(lambda value: _pickle.dumps(value, protocol), _pickle.loads))
 
     def str(self) -> "View[str, str]":

@@ -17,7 +17,7 @@ class Queue(_native.Queue):
     (``queue["free"]``).
 
     Each element is at any moment in one of the queues or in flight in one process, which alone may
-    touch its bytes. The elements that a dead process had in flight move to the queue for orphans.
+    touch its bytes. The elements that a dead process had in flight move to the orphan queue.
     """
 
     def __new__(cls, hold: "Hold", name: str, *how: Any, **options: Any) -> "Queue":
@@ -64,7 +64,7 @@ class NamedQueue(_native.NamedQueue):
         return Notifier(self)
 
     async def pull_async(self) -> "Element":
-        """Takes the element at the front; other tasks run while there is none."""
+        """Pulls the element at the front; other tasks run while there is none."""
         element: Optional[Element] = self.try_pull()
         if element is not None:
             return element
@@ -87,9 +87,9 @@ class Element(_native.Buffer, Held):
     """An element in flight: its bytes in place, writable through the buffer protocol.
 
     ``memoryview(element)[:5] = b"hello"``, ``numpy.frombuffer(element, dtype=...)``. Pushing it
-    while a memoryview or an array of it is in use is a ``BufferError``. **Neither pushed nor
-    released, it goes to the orphans** when the last reference to it is gone, or at the end of a
-    ``with``.
+    while a memoryview or an array of it is in use is a ``BufferError``. **An element that is
+    neither pushed nor released goes to the orphan queue** when the last reference to it is gone, or
+    at the end of a ``with``.
     """
 
     __slots__ = ()
@@ -100,8 +100,8 @@ class Element(_native.Buffer, Held):
         return _native.NamedQueue._number(self)
 
     def release(self) -> None:
-        """Lets it go to the orphans. Has no effect after a push, or in a forked child, where the
-        element belongs to the parent. After an error it is in flight as before."""
+        """Releases it to the orphan queue. Has no effect after a push, or in a forked child, where
+        the element belongs to the parent. After an error it is still in flight."""
         _native.NamedQueue._release(self)
 
     def write(self, data: Any, at: int = 0) -> None:
@@ -116,8 +116,8 @@ class Element(_native.Buffer, Held):
 class Notifier(Closing):
     """A file descriptor that is readable when there are elements; from :meth:`NamedQueue.notifier`.
 
-    Wait until it is readable, :meth:`clear` it, pull until the queue is empty. A forked child makes
-    its own.
+    Wait until it is readable, :meth:`clear` it, pull until the queue is empty. A forked child
+    creates its own.
     """
 
     def __init__(self, queue: NamedQueue) -> None:
@@ -128,7 +128,7 @@ class Notifier(Closing):
         return self._notifier.fileno()
 
     def clear(self) -> None:
-        """Clears the signal. Call it before pulling what there is."""
+        """Clears the signal. Call it before pulling."""
         self._notifier.clear()
 
     def close(self) -> None:

@@ -1,4 +1,5 @@
-"""Maps on other machines: an origin serves a map's changes, a replica is what the origin is."""
+"""Maps on other machines: an origin serves a map's changes, a replica applies them to its own
+map."""
 
 import json
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence
@@ -12,16 +13,15 @@ if TYPE_CHECKING:
 
 
 class Origin(_native.Origin, Closing):
-    """Serves one map to replicas: where it listens (:meth:`listen`), and over sockets that are
-    attached.
+    """Serves one map to replicas: at addresses (:meth:`listen`), and over attached sockets.
 
-    Writers of the map do not know of it. A context manager, which closes it.
+    Writers of the map are not affected. A context manager, which closes it.
 
     :param secret: bytes that both sides must know
     :param stream_bytes: how many bytes of changes the map keeps for replicas that were away, if it
       has no stream yet
     :param threads: threads that serve
-    :param uids: whose processes may connect over unix sockets
+    :param uids: users whose processes may connect over unix sockets
     :param explicit: changes are sent when :meth:`transmit` is called, not as they happen
     :param notice: called with a line of text when something happens, by a thread; it must not call
       the origin
@@ -60,15 +60,15 @@ class Origin(_native.Origin, Closing):
 
 
 class Replica(_native.Replica, Closing):
-    """Keeps a map of a hold what an origin's map is. Whoever has the hold open reads it as any map;
-    writing it is ``ReadOnlyError``.
+    """Replicates an origin's map to a map of a hold. Every process that has the hold open reads it
+    like any map; writing to it is ``ReadOnlyError``.
 
-    A connection that is lost is made again; nothing is sent twice that the stream still reaches. A
-    context manager, which closes it; the map stays.
+    It restores a lost connection; no change that the stream still has is sent twice. A context
+    manager, which closes it; the map stays.
 
     :param origin: an address, or a connected stream socket
     :param on_change: called with each :class:`Change`, by the replica's thread
-    :param on_ready: called with the position when the map is what the origin's was, for the first
+    :param on_ready: called with the position when the map has the origin's state, for the first
       time or again
     :param on_lost: called with the reason when the connection is lost or cannot be made
     """
@@ -109,6 +109,6 @@ class Replica(_native.Replica, Closing):
         )
 
     def status(self) -> Dict[str, Any]:
-        """How it is: connected, ready, position, lag, last error."""
+        """Its status: connected, ready, position, lag, last error."""
         found: Dict[str, Any] = json.loads(self._status())
         return found

@@ -1,4 +1,4 @@
-"""Objects that a ``with`` ends: it closes or releases them."""
+"""Objects that the end of a ``with`` closes or releases."""
 
 from typing import Any, TypeVar
 

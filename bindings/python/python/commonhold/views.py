@@ -28,7 +28,7 @@ _V = TypeVar("_V")
 
 
 class Codec(NamedTuple):
-    """How something becomes bytes, and bytes become it again."""
+    """Conversions of a type to bytes and back."""
 
     encode: Callable[[Any], bytes]
     decode: Callable[[bytes], Any]
@@ -148,7 +148,7 @@ class View(MutableMapping, Generic[_K, _V]):  # type: ignore[type-arg]
         ttl: "Optional[Seconds]" = None,
     ) -> bool:
         """Changes a key from one value to another (``None``: absent), if it has the first, byte for
-        byte. True if it had."""
+        byte. True if it was changed."""
         return self.map.compare_exchange(
             self._key(key),
             None if expected is None else self._value(expected),
@@ -176,7 +176,7 @@ class View(MutableMapping, Generic[_K, _V]):  # type: ignore[type-arg]
         return default
 
     def popitem(self) -> Tuple[_K, _V]:
-        """Takes some pair."""
+        """Removes and returns an arbitrary pair."""
         key, value = self.map.popitem()
         return self._out_key(key), self._out(value)
 
@@ -259,7 +259,7 @@ class _Values:
 class ListView(Generic[_K, _V]):
     """Values are lists: each change of one, at either end, is one atomic step.
 
-    Every change writes the whole list, which suits lists of up to some kilobytes; use queues and
+    Every change writes the whole list, which suits lists of up to a few kilobytes; use queues and
     channels for longer ones. An empty list is not stored: the key is absent.
     """
 
@@ -327,7 +327,7 @@ class ListView(Generic[_K, _V]):
 
 
 def _split(value: Optional[bytes]) -> List[bytes]:
-    """The elements of a list: a count, then each with its length before and behind it."""
+    """The elements of a list: a count, then each with its length before and after it."""
     if value is None:
         return []
     elements = []

@@ -20,24 +20,24 @@ class Change(NamedTuple):
     value: bytes
     #: When the pair expires, in milliseconds since 1970; 0: never.
     expires_ms: int
-    #: The offset in the stream behind this change.
+    #: The offset in the stream after this change.
     end: int
 
 
 class Watcher:
-    """Iterates over a map's changes, waiting for each; see :meth:`Map.watch`. Also by ``async
-    for``.
+    """Iterates over a map's changes, waiting for each; see :meth:`Map.watch`. Works with ``async
+    for``, too.
 
     Each change comes once, in the order of each key. No writer waits for a watcher; one that is too
-    slow gets ``LappedError`` and must look at the map itself.
+    slow gets ``LappedError`` and must read the map again.
     """
 
     def __init__(self, follower: _native.Follower) -> None:
         self._follower = follower
 
     def next(self, timeout: Optional[float] = None) -> Optional[Change]:
-        """The next change; ``None`` if there is none within ``timeout`` seconds (``None``: waits as
-        long as it takes)."""
+        """The next change; ``None`` if there is none within ``timeout`` seconds (``None``: without
+        limit)."""
         told = self._follower._next(timeout)
         return None if told is None else Change(KINDS.get(told[0], "unknown"), *told[1:])
 
@@ -60,10 +60,10 @@ class Watcher:
 
     @property
     def position(self) -> str:
-        """How far it has read; for :meth:`Map.watch`, here or in another process."""
+        """Its position; for :meth:`Map.watch`, in this or another process."""
         return self._follower.position
 
     @property
     def lag_bytes(self) -> int:
-        """How many bytes of the stream it has not read yet."""
+        """The number of bytes of the stream that it has not read yet."""
         return self._follower.lag_bytes()[0]

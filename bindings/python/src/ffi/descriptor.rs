@@ -10,7 +10,7 @@ use crate::errors::Answer;
 use pyo3::prelude::*;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-/// A descriptor of one's own for what an object with `fileno()`, or a number, names.
+/// A duplicate of the descriptor that an object with `fileno()`, or a number, names.
 pub fn copy(object: &Bound<'_, PyAny>) -> Answer<OwnedFd> {
     let number: i32 = match object.hasattr("fileno")? {
         true => object.call_method0("fileno")?.extract()?,
@@ -19,7 +19,7 @@ pub fn copy(object: &Bound<'_, PyAny>) -> Answer<OwnedFd> {
     if number < 0 {
         return Err(invalid(format!("{number} is not a file descriptor")));
     }
-    // SAFETY: not negative; should it be nobody's, copying it fails.
+    // SAFETY: not negative; if it is not open, duplicating it fails.
     let lent = unsafe { BorrowedFd::borrow_raw(number) };
     let copy = lent.try_clone_to_owned();
     Ok(copy.map_err(PyErr::from)?)

@@ -70,7 +70,7 @@ impl<'a, 'py> Call<'a, 'py> {
         let names = unsafe { Bound::from_borrowed_ptr(self.py, self.names) };
         let first = names.cast_into::<PyTuple>()?.get_item(0)?;
         if self.named.len() > 1 || first.extract::<String>()? != wanted {
-            let text = format!("{what}() takes no keyword but {wanted}, not {first}");
+            let text = format!("{what}() takes only the keyword {wanted}, got {first}");
             return Err(PyTypeError::new_err(text));
         }
         // SAFETY: as in `at`.
@@ -255,7 +255,7 @@ fn add<T: pyo3::PyClass>(
         ml_doc: doc.as_ptr(),
     });
     let class = py.get_type::<T>();
-    // SAFETY: a class, and a definition that lives for ever, as the descriptor does.
+    // SAFETY: a class, and a definition that lives forever, as the descriptor does.
     let method = unsafe {
         let made = ffi::PyDescr_NewMethod(class.as_type_ptr(), Box::into_raw(definition));
         Bound::from_owned_ptr_or_err(py, made)?

@@ -1,4 +1,4 @@
-//! A freeze that keeps what it borrows.
+//! A freeze that keeps its hold alive.
 //!
 //! # Safety
 //! A [`Freeze`] borrows from the hold, which is kept in the same value and dropped after it. It
@@ -26,7 +26,7 @@ struct SameThread<T>(T);
 unsafe impl<T> Send for SameThread<T> {}
 
 impl Frozen {
-    /// Waits, for other freezes and for writers, with the interpreter let go.
+    /// Waits, for other freezes and for writers, with the interpreter released.
     ///
     /// # Errors
     /// Those of freezing.
@@ -38,12 +38,12 @@ impl Frozen {
     fn made(tie: &Arc<Tie>) -> Answer<Frozen> {
         let tie = Arc::clone(tie);
         let freeze = tie.hold()?.freeze()?;
-        // SAFETY: what it borrows lies behind the `Arc`, which lives longer.
+        // SAFETY: the borrowed value is behind the `Arc`, which lives longer.
         let freeze = unsafe { std::mem::transmute::<Freeze<'_>, Freeze<'static>>(freeze) };
         Ok(Frozen { freeze, tie })
     }
 
-    /// Lets writers go on; gives the hold back.
+    /// Lets writers continue; returns the hold.
     pub fn thaw(self) -> Arc<Tie> {
         drop(self.freeze);
         self.tie

@@ -1,5 +1,5 @@
-//! Room on the stack for a value that is looked up. Nobody fills it before: that would take a tenth
-//! of the lookup's time.
+//! Room on the stack for a value that is looked up. It is not filled before: that would take a
+//! tenth of the lookup's time.
 //!
 //! # Safety
 //! The library's `get_uninit` returns the length of the value. If the value fits, that many bytes

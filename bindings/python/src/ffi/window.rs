@@ -1,7 +1,7 @@
 //! Memory of a hold, shown to Python without a copy: the class `Buffer`.
 //!
-//! An instance owns a [`Window`]: a range of bytes and what keeps them there. Whoever takes a
-//! buffer of it (a `memoryview`, an array of numpy) keeps the instance alive, so the bytes stay
+//! An instance owns a [`Window`]: a range of bytes and what keeps them there. A program that takes
+//! a buffer of it (a `memoryview`, an array of numpy) keeps the instance alive, so the bytes stay
 //! mapped and stay whose they are until the last of them is gone, whatever is closed or collected
 //! meanwhile ([`Held::pin`]).
 //!
@@ -24,15 +24,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What keeps the bytes of a window in place.
+/// The owner that keeps the bytes of a window in place.
 pub trait Held: Any + Send + Sync {
-    /// Somebody looks at the bytes from now on.
+    /// A new view of the bytes exists from now on.
     ///
     /// # Errors
     /// They are given away already, or closed.
     fn pin(&self) -> PyResult<()>;
 
-    /// Somebody who looked at them does so no more.
+    /// A view of them has ended.
     fn unpin(&self);
 }
 
@@ -106,8 +106,8 @@ pub fn show<'py>(class: &Bound<'py, PyType>, window: Window) -> PyResult<Bound<'
     }
     let shape = window.len as isize;
     let shown = Box::new(Shown { window, shape, exports: AtomicUsize::new(0) });
-    // SAFETY: a class whose instances begin as `Instance` does; the memory is zeroed, and nobody
-    // else has seen it.
+    // SAFETY: a class whose instances begin as `Instance` does; the memory is zeroed, and no other
+    // thread has seen it.
     unsafe {
         let made = ffi::PyType_GenericAlloc(class.as_type_ptr(), 0);
         let made = Bound::from_owned_ptr_or_err(py, made)?;
@@ -125,14 +125,14 @@ fn shown<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<&'a Shown> {
     unsafe { (*object.as_ptr().cast::<Instance>()).shown.as_ref() }.ok_or_else(gone)
 }
 
-/// What an instance holds, if it is a `T`.
+/// The contents of an instance, if it is a `T`.
 pub fn held<'a, T: Held>(object: &'a Bound<'_, PyAny>) -> PyResult<&'a T> {
     let held: &dyn Any = &*shown(object)?.window.held;
     held.downcast_ref().ok_or_else(|| PyTypeError::new_err("it is another kind of buffer"))
 }
 
 /// # Errors
-/// `BufferError` while somebody has a buffer of the instance.
+/// `BufferError` while a buffer of the instance exists.
 pub fn ensure_unseen(object: &Bound<'_, PyAny>) -> PyResult<()> {
     match shown(object)?.exports.load(Ordering::Relaxed) {
         0 => Ok(()),
@@ -169,8 +169,8 @@ unsafe extern "C" fn get_buffer(
     view: *mut View,
     flags: c_int,
 ) -> c_int {
-    // SAFETY: Python calls it with an instance and a place for the answer. What the view points to
-    // (the shape, the bytes) lives as long as the instance, to which the view gets a reference.
+    // SAFETY: Python calls it with an instance and a place for the answer. The targets of the view
+    // (the shape, the bytes) live as long as the instance, to which the view gets a reference.
     unsafe {
         (*view).obj = std::ptr::null_mut();
         let Some(shown) = (*object.cast::<Instance>()).shown.as_ref() else { return fail(gone()) };
@@ -218,20 +218,20 @@ unsafe extern "C" fn release_buffer(object: *mut ffi::PyObject, _: *mut View) {
     // SAFETY: Python calls it once for each buffer that it got.
     if let Some(shown) = unsafe { (*object.cast::<Instance>()).shown.as_ref() } {
         shown.exports.fetch_sub(1, Ordering::Relaxed);
-        // Nobody can be told.
+        // There is no caller to report it to.
         let _ = catch_unwind(AssertUnwindSafe(|| shown.window.held.unpin()));
     }
 }
 
 unsafe extern "C" fn deallocate(object: *mut ffi::PyObject) {
-    // SAFETY: nobody refers to the instance any more. Its class is on the heap and was referred to
-    // by it.
+    // SAFETY: there is no reference to the instance any more. Its class is on the heap and was
+    // referred to by it.
     unsafe {
         let class = ffi::Py_TYPE(object);
         let shown = (*object.cast::<Instance>()).shown;
         if !shown.is_null() {
             let shown = Box::from_raw(shown);
-            // Nobody can be told.
+            // There is no caller to report it to.
             let _ = catch_unwind(AssertUnwindSafe(|| drop(shown)));
         }
         // As the class says: those that derive from this one are known to the garbage collector, it

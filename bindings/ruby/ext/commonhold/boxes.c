@@ -6,7 +6,7 @@ void box_mark(void *box) { rb_gc_mark(((struct box *)box)->parent); }
 
 size_t box_size(const void *box) { return box ? sizeof(struct box) : 0; }
 
-/* May be the end of a whole hold: what others left there is the next one's to settle. */
+/* May be the end of a whole hold: the next process recovers the work of dead ones. */
 static void let_go(struct box *box) {
     void *handle = box->handle;
     box->handle = NULL;

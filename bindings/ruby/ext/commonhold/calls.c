@@ -1,4 +1,4 @@
-/* Calls of the library, with the GVL and without; and what Ruby gives as their arguments. */
+/* Calls of the library, with the GVL and without; and their arguments from Ruby. */
 #include "ext.h"
 #include <math.h>
 #include <time.h>
@@ -29,8 +29,8 @@ void call_strings(struct call *call, VALUE key, VALUE value) {
     point(call);
 }
 
-/* Other threads may change a String while the GVL is away; these copies (of pointers, mostly)
- * nobody changes. */
+/* Other threads may change a String while the GVL is released; nothing changes these copies (mostly
+ * of pointers). */
 static void freeze(struct call *call) {
     VALUE *texts[] = {&call->key_text, &call->value_text, &call->expected_text, &call->replacement_text};
     for (int i = 0; i < 4; i++)

@@ -124,7 +124,7 @@ static VALUE producer_max_message(VALUE self) {
     return SIZET2NUM(bytes);
 }
 
-/* The process id of who was in the way when there was no room, or nil. */
+/* The process id of the consumer in the way when there was no room, or nil. */
 static VALUE producer_waits_for(VALUE self) {
     ch_error error;
     ch_peer peer;

@@ -49,7 +49,7 @@ int checked(int result, const ch_error *error) {
 }
 
 void init_errors(void) {
-    /* What every error of Commonhold is; <tt>rescue Commonhold::Error</tt> catches all of them. */
+    /* Every error includes this module: <tt>rescue Commonhold::Error</tt> catches them all. */
     VALUE module = rb_define_module_under(mCommonhold, "Error");
     for (size_t i = 0; i < KINDS; i++) {
         VALUE parent = rb_const_get(rb_cObject, rb_intern(kinds[i].parent));

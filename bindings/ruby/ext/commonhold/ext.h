@@ -1,19 +1,19 @@
 /*
  * The extension's own header: boxes, which hold the C library's handles, and the ways to call it.
  *
- * A box belongs to one Ruby object. Who is inside a call, and every queue element in flight, is a
- * user of it: closing takes the handle away at once, and the last user lets it go. So neither the
- * collector nor another thread's close() frees what is in use.
+ * A box belongs to one Ruby object. Every thread inside a call, and every queue element in flight,
+ * is a user of it: closing takes the handle away at once, and the last user frees it. So neither
+ * the collector nor another thread's close() frees what is in use.
  *
- * Short calls keep the GVL, for giving it up costs more than they do. With it no call waits for
- * anybody, nor settles what a dead process left: the thread's patience is 0 then (BRIEFLY), and a
- * call that would have to is made again without the GVL, in slices of LOCK_SLICE_NS, until the
- * patience of the hold's opener is over. Calls that wait for messages do so without it, in slices,
- * too. Between slices Ruby looks for signals and Thread#kill.
+ * Short calls keep the GVL, because releasing it costs more than they do. With the GVL no call
+ * waits, nor recovers after a dead process: the thread's patience is 0 then (BRIEFLY), and a call
+ * that would have to is repeated without the GVL, in slices of LOCK_SLICE_NS, until the patience of
+ * the hold's opener is over. Calls that wait for messages do so without it, in slices, too. Between
+ * slices Ruby looks for signals and Thread#kill.
  *
- * Ruby raises by longjmp, also when memory is short: never through a frame of the library. So
- * callbacks of the library call nothing of Ruby's, and memory of the library's that is to become a
- * String is freed whatever happens (given_freed()).
+ * Ruby raises by longjmp, even when it runs out of memory: never through a frame of the library. So
+ * callbacks of the library do not call Ruby, and library memory that becomes a String is freed
+ * whatever happens (given_freed()).
  */
 #ifndef COMMONHOLD_RUBY_EXT_H
 #define COMMONHOLD_RUBY_EXT_H
@@ -42,7 +42,7 @@ extern const rb_data_type_t hold_type, map_type, queue_type, channel_type, produ
     collector_type, follower_type;
 extern VALUE mCommonhold, cHold, cMap;
 
-/* A call that waits for nobody. */
+/* A call that never waits. */
 #define BRIEFLY(result, call) \
     do { \
         uint64_t before_ = ch_thread_patience(0); \
@@ -94,14 +94,14 @@ int call_now(struct box *box, struct call *call);  /* briefly; raises nothing */
 int call_away(struct box *box, struct call *call);
 /* the same in slices: `number` is one */
 int call_wait(struct box *box, struct call *call, uint64_t timeout_ns);
-/* without the GVL and without a box: of what has no handle yet */
+/* without the GVL and without a box: for calls without a handle */
 int call_alone(struct call *call);
 void call_strings(struct call *call, VALUE key, VALUE value);
 
-/* What Ruby gives. */
+/* Arguments from Ruby. */
 VALUE bytes_arg(VALUE string);                 /* a String, or TypeError */
 const char *name_arg(VALUE *string);           /* a String without NUL, or ArgumentError */
-/* one of our own, which nobody changes; it ends with a NUL */
+/* a private copy that ends with a NUL */
 VALUE name_copy(VALUE string);
 uint64_t timeout_arg(VALUE seconds);           /* nil: CH_FOREVER */
 VALUE option(VALUE options, const char *name); /* Qnil if it is not there */

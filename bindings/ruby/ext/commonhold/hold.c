@@ -41,7 +41,7 @@ static VALUE hold_open(VALUE class, VALUE how, VALUE name, VALUE options) {
     struct box *box = RTYPEDDATA_DATA(object);
     box->patience_ns = patience_ns;
     struct call call = {.run = run_open, .out = &opening};
-    /* Other threads may change what they gave us, while the GVL is away. */
+    /* Other threads may change their arguments while the GVL is released. */
     name = name_copy(name);
     if (!NIL_P(directory)) directory = name_copy(directory);
     call_strings(&call, name, directory);
@@ -56,8 +56,8 @@ static int run_close(struct call *call) { return ch_hold_close(call->handle, &ca
 
 /* call-seq: close -> nil
  *
- * Closes the hold and everything that came from this object; whatever is used later raises
- * ClosedError. A second closing does nothing. */
+ * Closes the hold and everything that came from this object; later uses raise ClosedError. A second
+ * closing does nothing. */
 static VALUE hold_close(VALUE self) {
     struct box *box = rb_check_typeddata(self, &hold_type);
     if (box->closed) return Qnil;
@@ -75,7 +75,7 @@ static VALUE hold_is_closed(VALUE self) {
     return box->closed ? Qtrue : Qfalse;
 }
 
-/* Where the file is. */
+/* The path of the file. */
 static VALUE hold_path(VALUE self) {
     ch_error error;
     ch_slice path;
@@ -97,7 +97,7 @@ static int run_describe(struct call *call) {
     return ch_hold_describe(call->handle, (uint32_t)call->number, call->out, &call->error);
 }
 
-/* What the hold says of itself, as JSON; the number is a ch_about. */
+/* A report of the hold, as JSON; the number is a ch_about. */
 static VALUE hold_describe(VALUE self, VALUE about) {
     ch_bytes json = CH_BYTES_INIT;
     struct call call = {.run = run_describe, .number = NUM2UINT(about), .out = &json};
@@ -110,16 +110,16 @@ static int run_sweep(struct call *call) { return ch_hold_sweep(call->handle, cal
 static int run_check(struct call *call) { return ch_hold_check(call->handle, NULL, call->out, &call->error); }
 static int run_trim(struct call *call) { return ch_hold_trim(call->handle, call->out, &call->error); }
 
-/* Settles what dead participants left; gives how many there were. */
+/* Recovers dead participants; returns their number. */
 static VALUE hold_sweep(VALUE self) {
-    size_t settled = 0;
-    struct call call = {.run = run_sweep, .out = &settled};
+    size_t recovered = 0;
+    struct call call = {.run = run_sweep, .out = &recovered};
     call_strings(&call, Qnil, Qnil);
     checked(call_away(box_of(self, &hold_type), &call), &call.error);
-    return SIZET2NUM(settled);
+    return SIZET2NUM(recovered);
 }
 
-/* Proves the hold whole: an Array of what is wrong, a line each. */
+/* Checks the whole hold: returns an Array of problems, one line each. */
 static VALUE hold_check(VALUE self) {
     ch_bytes problems = CH_BYTES_INIT;
     struct call call = {.run = run_check, .out = &problems};
@@ -143,7 +143,7 @@ static int run_backup(struct call *call) {
     return ch_hold_backup(call->handle, call->key.data, call->out, &call->error);
 }
 
-/* Writes a copy of all maps, as they are at one moment, to a new file, while others go on writing;
+/* Writes a copy of all maps, as they are at one moment, to a new file, while other processes write;
  * gives how many pairs. */
 static VALUE hold_backup(VALUE self, VALUE to) {
     ch_backup_report report;
@@ -154,7 +154,7 @@ static VALUE hold_backup(VALUE self, VALUE to) {
     return ULL2NUM(report.pairs);
 }
 
-/* Hold#_drop_KIND(name): true, or false if there was none. Hold#_list_KIND: what there is, as
+/* Hold#_drop_KIND(name): true, or false if there was none. Hold#_list_KIND: all of them, as
  * JSON. */
 #define BY_NAME(kind) \
     static int run_drop_##kind(struct call *call) { \
@@ -204,7 +204,7 @@ static int run_restore(struct call *call) {
 static int run_salvage(struct call *call) { return ch_hold_salvage(call->key.data, NULL, call->out, &call->error); }
 static int run_list(struct call *call) { return ch_hold_list(call->key.data, call->out, &call->error); }
 
-/* Deletes the file of a hold. With force also while processes have it open, which go on with the
+/* Deletes the file of a hold. With force even while processes have it open, which continue with the
  * memory they have. */
 static VALUE module_remove(VALUE module, VALUE name, VALUE force) {
     struct call call = {.run = run_remove, .number = RTEST(force)};
@@ -225,7 +225,7 @@ static VALUE module_restore(VALUE module, VALUE backup, VALUE name) {
     return ULL2NUM(pairs);
 }
 
-/* Saves what is intact in a file hold that was open when the system stopped; deleted keys may
+/* Saves the intact pairs of a file hold that was open when the system stopped; deleted keys may
  * return. Gives notes. */
 static VALUE module_salvage(VALUE module, VALUE name) {
     ch_bytes notes = CH_BYTES_INIT;

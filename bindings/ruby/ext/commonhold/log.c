@@ -170,9 +170,9 @@ static VALUE collect(VALUE self, int (*run)(struct call *)) {
     return ULL2NUM(round.lines);
 }
 
-/* Writes out what is old enough, one round; gives how many lines. */
+/* Writes out the lines that are old enough, one round; returns their number. */
 static VALUE collector_poll(VALUE self) { return collect(self, run_poll); }
-/* Writes out all that is there; gives how many lines. */
+/* Writes out all lines; returns their number. */
 static VALUE collector_finish(VALUE self) { return collect(self, run_finish); }
 static VALUE collector_close(VALUE self) { return box_close(self, &collector_type); }
 

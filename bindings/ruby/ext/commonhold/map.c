@@ -5,9 +5,9 @@ BOX_TYPE(map_type, "Commonhold::Map");
 RELEASE(release_map, map)
 VALUE cMap;
 
-/* What a short value is first copied to. */
+/* A buffer for short values. */
 #define ROOM 512
-/* So many pairs of a batch are done before other threads may run. */
+/* The number of pairs of a batch that are done before other threads may run. */
 #define CHUNK 256
 
 static int run_map(struct call *call) {
@@ -105,7 +105,7 @@ static VALUE map_has(VALUE self, VALUE key) {
     return checked(result, &error) == CH_OK ? Qtrue : Qfalse;
 }
 
-/* The uid of a key: a 32-bit number, as long as the key is there; nil if it is absent. */
+/* The uid of a key: a 32-bit number, as long as the key is present; nil if it is absent. */
 static VALUE map_uid(VALUE self, VALUE key) {
     ch_error error;
     uint32_t uid;
@@ -133,7 +133,7 @@ static VALUE two_end(VALUE data) {
     return Qnil;
 }
 
-/* What a call has found, if it has; frees it. */
+/* The bytes that a call has found, if any; frees them. */
 static VALUE pair_of(struct box *box, int result, ch_bytes *key, ch_bytes *value, const ch_error *error) {
     struct two found = {box, key, value};
     VALUE pair = rb_ensure(two, (VALUE)&found, two_end, (VALUE)&found);
@@ -148,7 +148,7 @@ static VALUE map_by_uid(VALUE self, VALUE uid) {
     return pair_of(box, ch_map_get_uid(box->handle, NUM2UINT(uid), &key, &value, &error), &key, &value, &error);
 }
 
-/* Some pair, every one about equally likely; nil if there is none. */
+/* A random pair, each about equally likely; nil if there is none. */
 static VALUE map_random_pair(VALUE self) {
     ch_error error;
     ch_bytes key = CH_BYTES_INIT, value = CH_BYTES_INIT;
@@ -293,8 +293,8 @@ static VALUE map_increment(int count, VALUE *given_args, VALUE self) {
     return LL2NUM(sum);
 }
 
-/* Map#_exchange(key, expected, replacement, milliseconds): nil stands for "absent", and for as long
- * as the map says. */
+/* Map#_exchange(key, expected, replacement, milliseconds): nil stands for "absent", and for the
+ * map's own time to live. */
 static VALUE map_exchange(VALUE self, VALUE key, VALUE expected, VALUE replacement, VALUE milliseconds) {
     struct call call = {.run = run_exchange};
     if (!NIL_P(milliseconds)) call.run = run_exchange_ttl, call.number = NUM2ULL(milliseconds);

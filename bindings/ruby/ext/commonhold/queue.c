@@ -1,5 +1,5 @@
 /* Commonhold::Queue and Commonhold::Element. An element in flight is a user of its queue's box; one
- * that nobody refers to any more goes to the orphans. */
+ * without references goes to the orphan queue. */
 #include "ext.h"
 
 BOX_TYPE(queue_type, "Commonhold::Queue");
@@ -16,7 +16,7 @@ struct in_flight {
 
 static void element_mark(void *data) { rb_gc_mark(((struct in_flight *)data)->queue); }
 
-/* The collector runs, and waits for nobody: what somebody is in the way of is done later. */
+/* The garbage collector runs and must not wait: a release that would block is done later. */
 static void element_free(void *data) {
     struct in_flight *flying = data;
     if (flying->box) {
@@ -104,8 +104,9 @@ static uint32_t number_of(VALUE queue, VALUE which) {
     return number;
 }
 
-/* Makes the Ruby object first, a user of the box already: an element that was pulled is never lost
- * to an exception, nor to a queue that is closed meanwhile. What stays empty is let go in vain. */
+/* Makes the Ruby object first, already a user of the box: a pulled element is never lost to an
+ * exception, nor to a queue that is closed meanwhile. Releasing an object that stays empty does
+ * nothing. */
 static struct in_flight *new_element(VALUE queue, struct box *box, VALUE *object) {
     struct in_flight *flying;
     *object = TypedData_Make_Struct(cElement, struct in_flight, &element_type, flying);
@@ -149,7 +150,7 @@ static size_t size_arg(VALUE number) {
     return (size_t)size;
 }
 
-/* Queue#_pull(which, seconds): nil waits as long as it takes. */
+/* Queue#_pull(which, seconds): nil waits without limit. */
 static VALUE queue_pull(VALUE self, VALUE which, VALUE seconds) {
     ch_error error;
     VALUE object;
@@ -203,9 +204,9 @@ static int move_away(int (*run)(struct call *), struct box *to, uint32_t number,
 
 /* call-seq: push(queue, element) -> self
  *
- * Puts an element in flight at the end of a named queue, and wakes who waits for it. The element is
- * no longer in flight then; after an error it is in flight as before. InvalidError if it is another
- * queue's. */
+ * Puts an element in flight at the end of a named queue, and wakes a waiting process. The element
+ * is no longer in flight then; after an error it is in flight as before. InvalidError if it is
+ * another queue's. */
 static VALUE queue_push(VALUE self, VALUE which, VALUE element) {
     ch_error error;
     uint32_t number = number_of(self, which);
@@ -220,7 +221,7 @@ static VALUE queue_push(VALUE self, VALUE which, VALUE element) {
     return self;
 }
 
-/* Takes at most so many elements that are there; an Array. */
+/* Pulls at most this number of elements, without waiting; an Array. */
 static VALUE queue_pull_many(VALUE self, VALUE which, VALUE most) {
     VALUE object, all = rb_ary_new();
     size_t count = 0, room = size_arg(most);
@@ -277,7 +278,7 @@ static VALUE element_read(int count, VALUE *arguments, VALUE self) {
 
 /* call-seq: write(bytes, offset = 0) -> self
  *
- * Writes into the element; what does not fit is an IndexError. */
+ * Writes into the element; an IndexError if the bytes do not fit. */
 static VALUE element_write(int count, VALUE *arguments, VALUE self) {
     VALUE bytes, to;
     rb_scan_args(count, arguments, "11", &bytes, &to);
@@ -302,7 +303,7 @@ static VALUE element_is_in_flight(VALUE self) {
     return flying->box ? Qtrue : Qfalse;
 }
 
-/* Lets it go to the orphans; after an error it is in flight as before. */
+/* Releases it to the orphan queue; after an error it is still in flight. */
 static VALUE element_let_go(VALUE self) {
     ch_error error;
     struct in_flight *flying = element_of(self);

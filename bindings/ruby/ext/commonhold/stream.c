@@ -68,7 +68,7 @@ static VALUE follower_recv(VALUE self, VALUE seconds) {
     return rb_class_new_instance(4, values, cChange);
 }
 
-/* Where the next change begins, as text: to go on from there later. */
+/* The position of the next change, as text, at which to resume later. */
 static VALUE follower_position(VALUE self) {
     ch_error error;
     ch_position position;

@@ -1,4 +1,4 @@
-/* Walks over a map, its figures, and lists as values. */
+/* Iterations over a map, its statistics, and lists as values. */
 #include "ext.h"
 
 struct walk {
@@ -73,7 +73,7 @@ static VALUE map_describe(VALUE self) { return text_of(self, run_describe); }
 /* A digest of the whole map, as text: equal for maps with the same pairs. */
 static VALUE map_digest(VALUE self) { return text_of(self, run_digest); }
 
-/* What the map was made with: mode, key_bytes, value_bytes, max_bytes, max_entries, ttl_ms. */
+/* The map's options: mode, key_bytes, value_bytes, max_bytes, max_entries, ttl_ms. */
 static VALUE map_options(VALUE self) {
     static const char *const modes[] = {"general", "fixed", "cache"};
     ch_error error;

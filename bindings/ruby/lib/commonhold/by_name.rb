@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module Commonhold
-  # What Maps, Queues, Channels and Logs have in common: the structures of one kind in a hold, by
+  # The common part of Maps, Queues, Channels and Logs: the structures of one kind in a hold, by
   # name.
   class Structures
     OPEN = 0
@@ -22,7 +22,7 @@ module Commonhold
       @hold.__send__(:"_drop_#{kind}", name)
     end
 
-    # What there is, sorted by name.
+    # All structures of this kind, sorted by name.
     # @return [Array<Hash>]
     def list
       JSON.parse(@hold.__send__(:"_list_#{kind}"))
@@ -36,12 +36,12 @@ module Commonhold
       self
     end
 
-    # Whether there is one of this name.
+    # Whether a structure of this name exists.
     def include?(name)
       each.include?(name)
     end
 
-    # How many there are.
+    # Their number.
     def size
       list.size
     end
@@ -90,9 +90,9 @@ module Commonhold
       @hold.__send__(:_begin_stream, name, bytes)
     end
 
-    # Promotes a replica's map to one that everybody may write.
+    # Makes a replica's map writable for every process.
     #
-    # @return [Boolean] false if everybody may write it already
+    # @return [Boolean] false if it is writable already
     def promote(name)
       @hold.__send__(:_promote, name)
     end
@@ -190,13 +190,14 @@ module Commonhold
 
     # Opens a log, or creates it if there is none. Hold#log is the short form.
     #
-    # @option options [Symbol] :level less important lines are not accepted, at first: :error,
+    # @option options [Symbol] :level the initial level, below which lines are rejected: :error,
     #   :warn, :info, :debug, :trace
     # @option options [Integer] :ring_bytes of each thread's ring; 256 KiB
-    # @option options [Integer] :rings how many threads of all processes can write; 64
+    # @option options [Integer] :rings the number of threads, over all processes, that can write; 64
     # @option options [Boolean] :overwrite a full ring overwrites the oldest lines instead of
     #   dropping new ones
-    # @option options [Boolean] :direct writes to standard error, too, as long as nobody collects
+    # @option options [Boolean] :direct writes to standard error, too, as long as there is no
+    #   collector
     # @return [Log]
     def open_or_create(name, **options)
       made(OPEN_OR_CREATE, name, options)

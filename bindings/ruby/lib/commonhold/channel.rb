@@ -17,8 +17,8 @@ module Commonhold
     # Becomes a consumer. With a block: closes it afterwards.
     #
     # @param from [Symbol] :now (the first message sent after it has joined) or :oldest
-    # @param policy [Symbol] :lossless (the producer waits for it), :lossy (nobody waits for it) or
-    #   :patient (the producer waits for +patience+ seconds, then drops it)
+    # @param policy [Symbol] :lossless (the producer waits for it), :lossy (the producer does not
+    #   wait) or :patient (the producer waits for +patience+ seconds, then drops it)
     # @return [Consumer]
     def consumer(from: :now, policy: :lossless, patience: nil, &block)
       Channel.with(_consumer(Channel.number(FROM, from), Channel.number(POLICY, policy), patience), &block)
@@ -46,36 +46,35 @@ module Commonhold
     end
   end
 
-  # Who sends. For one thread at a time.
+  # The sending side. For one thread at a time.
   class Producer
     private_class_method :new
 
-    # Sends a message; waits for room as long as a lossless consumer has not read what would be
-    # overwritten, at most +timeout+ seconds. Gives its number, or nil if there was no room in time.
+    # Sends a message; waits for room while a lossless consumer lags, at most +timeout+ seconds.
+    # Returns its number, or nil if there was no room in time.
     def send(message, timeout: nil)
       _send(message, timeout)
     end
 
-    # Sends a message if there is room now; gives its number, or nil.
+    # Sends a message if there is room now; returns its number, or nil.
     def try_send(message)
       _send(message, 0)
     end
 
-    # Sends a message, and gives the producer.
+    # Sends a message; returns the producer.
     def <<(message)
       _send(message, nil)
       self
     end
   end
 
-  # Who receives. For one thread at a time.
+  # The receiving side. For one thread at a time.
   class Consumer
     include Receiving
 
     private_class_method :new
 
-    # Begins again, from :now or the :oldest message kept, after it was dropped or whenever it
-    # likes.
+    # Joins again, from :now or the :oldest kept message, after it was dropped or at any other time.
     def rejoin(from = :now)
       _rejoin(Channel.number(Channel::FROM, from))
     end

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module Commonhold
-  # The file, and what is in it.
+  # The file, and its contents.
   class Hold
     OPTIONS = %i[max_bytes mode delete_on_last_exit read_only lock_timeout directory].freeze
     private_class_method :new

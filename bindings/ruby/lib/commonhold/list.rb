@@ -2,7 +2,7 @@
 
 module Commonhold
   # A list as the value of a key (Map#list). Each change is one atomic step, and writes the whole
-  # list; for lists of some kilobytes. An absent key is an empty list.
+  # list; for lists of up to a few kilobytes. An absent key is an empty list.
   class List
     include Enumerable
 
@@ -12,7 +12,7 @@ module Commonhold
       @key = Map.string(key).dup.freeze
     end
 
-    # Adds at the end; gives the list.
+    # Adds at the end; returns the list.
     def push(*elements)
       elements.each { |element| @map._list_push(@key, element) }
       self
@@ -22,23 +22,23 @@ module Commonhold
       push(element)
     end
 
-    # Adds at the beginning; gives the list.
+    # Adds at the beginning; returns the list.
     def unshift(*elements)
       elements.reverse_each { |element| @map._list_unshift(@key, element) }
       self
     end
 
-    # Removes and gives the last element, or nil.
+    # Removes and returns the last element, or nil.
     def pop
       @map._list_pop(@key)
     end
 
-    # Removes and gives the first element, or nil.
+    # Removes and returns the first element, or nil.
     def shift
       @map._list_shift(@key)
     end
 
-    # How many elements there are.
+    # The number of elements.
     def size
       @map._list_len(@key)
     end

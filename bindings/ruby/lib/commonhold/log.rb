@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 module Commonhold
-  # Many writing threads of many processes, one merged log. No writer ever waits, and what was
-  # accepted is in the hold whatever happens to its writer.
+  # Many writing threads of many processes, one merged log. No writer ever waits, and an accepted
+  # line stays in the hold whatever happens to its writer.
   class Log
     LEVELS = { error: 1, warn: 2, info: 3, debug: 4, trace: 5 }.freeze
     private_class_method :new
@@ -12,14 +12,14 @@ module Commonhold
       LEVELS.fetch(level.to_sym) { raise ArgumentError, "expected one of #{LEVELS.keys.join(', ')}, got #{level.inspect}" }
     end
 
-    # Writes one line of any bytes, without a line end; gives whether it was accepted.
+    # Writes one line of any bytes, without a newline; returns whether it was accepted.
     def write(level, text)
       _write(Log.level_number(level), text)
     end
 
     LEVELS.each do |name, number|
-      # error(text), warn(text), info(text), debug(text), trace(text); or with a block, asked only
-      # if the level is wanted.
+      # error(text), warn(text), info(text), debug(text), trace(text); or with a block, which is
+      # called only if the level is enabled.
       define_method(name) do |text = nil, &block|
         next false unless _enabled(number)
 
@@ -27,7 +27,7 @@ module Commonhold
       end
     end
 
-    # The least important level that is wanted, in all processes.
+    # The least important level that is enabled, in all processes.
     def level
       LEVELS.key(_level)
     end
@@ -41,7 +41,7 @@ module Commonhold
     end
 
     # Becomes the log's collector, into a file of at most +max_bytes+ and +keep+ older ones.
-    # BusyError while another lives.
+    # BusyError while another one lives.
     # @return [Collector]
     def collect_to_file(path, max_bytes: 64 << 20, keep: 3)
       _collect(path.to_s, max_bytes, keep)
@@ -61,7 +61,7 @@ module Commonhold
     end
   end
 
-  # Writes a log out to a file.
+  # Writes a log to a file.
   class Collector
     private_class_method :new
   end

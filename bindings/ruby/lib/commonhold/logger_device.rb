@@ -3,8 +3,8 @@
 require "logger"
 
 module Commonhold
-  # A device for Ruby's Logger: each message becomes a line of the log (several, if it has line
-  # ends), at its severity.
+  # A device for Ruby's Logger: each message becomes a line of the log (several, if it has
+  # newlines), at its severity.
   #
   #   logger = hold.log("app").logger
   #   # the same, with a formatter of one's own:
@@ -14,13 +14,13 @@ module Commonhold
     private_constant :SEVERITIES
 
     # @param log [Log]
-    # @param level [Symbol] of lines whose severity is not known from Logger's usual format
+    # @param level [Symbol] for lines without a severity in Logger's usual format
     def initialize(log, level: :info)
       @log = log
       @level = level
     end
 
-    # A formatter that leaves out time, severity and process, which the log keeps itself.
+    # A formatter that omits time, severity and process, which the log records itself.
     def formatter
       usual = ::Logger::Formatter.new
       lambda do |severity, _time, program, message|

@@ -26,7 +26,7 @@ module Commonhold
       size.zero?
     end
 
-    # The value of a key; otherwise what the block gives, or +default+, or a KeyError.
+    # The value of a key; if absent the result of the block, or +default+, or a KeyError.
     def fetch(key, *default)
       raise ArgumentError, "wrong number of arguments (given #{default.size + 1}, expected 1..2)" if default.size > 1
 
@@ -53,12 +53,12 @@ module Commonhold
       _get_many(keys.map { |key| Map.string(key) })
     end
 
-    # As Hash#values_at.
+    # Like Hash#values_at.
     def values_at(*keys)
       get_many(keys)
     end
 
-    # As Hash#slice: those of these keys that are present.
+    # Like Hash#slice: the pairs of those keys that are present.
     def slice(*keys)
       keys.zip(get_many(keys)).to_h.compact
     end
@@ -76,15 +76,15 @@ module Commonhold
     end
     alias merge! set_many
 
-    # Changes a key from one state to another, if it is in the first; nil stands for "absent". Gives
-    # whether it did. In a cache what it sets may have +ttl+ seconds to live.
+    # Changes a key from one state to another, if it is in the first; nil stands for "absent".
+    # Returns whether it did. In a cache the new value may have +ttl+ seconds to live.
     def compare_exchange(key, expected, replacement, ttl: nil)
       _exchange(key, expected, replacement, ttl && Map.milliseconds(ttl))
     end
 
-    # Gives the old value (nil: absent) to the block, and sets what it gives (nil: deletes), as one
-    # atomic step: if anybody changes the key meanwhile, the block is asked again. Gives the new
-    # value.
+    # Passes the old value (nil: absent) to the block, and sets the block's result (nil: deletes),
+    # as one atomic step: if another process changes the key meanwhile, the block is called again.
+    # Returns the new value.
     def update(key)
       while true # loop would swallow the block's StopIteration
         old = self[key]
@@ -93,8 +93,8 @@ module Commonhold
       end
     end
 
-    # The value, or what the block gives, which is set if the key is still absent then; gives what
-    # is in the map.
+    # The value, or the block's result, which is set if the key is still absent then; returns the
+    # value in the map.
     def fetch_or_add(key)
       self[key] || begin
         value = yield key
@@ -102,7 +102,7 @@ module Commonhold
       end
     end
 
-    # The keys, the values, at about the present time.
+    # The keys; the values; not at one instant.
     def keys
       each_key.to_a
     end
@@ -111,14 +111,14 @@ module Commonhold
       each.map { |_key, value| value }
     end
 
-    # As each, for the values.
+    # Like each, for the values.
     def each_value
       return enum_for(:each_value) { size } unless block_given?
 
       each { |_key, value| yield value }
     end
 
-    # The list that is a key's value.
+    # The value of a key as a list.
     # @return [List]
     def list(key)
       List.new(self, key)
@@ -155,8 +155,8 @@ module Commonhold
     end
   end
 
-  # What changed in a map: +kind+ is :set, :delete, :expire, :evict, :clear or :gap (some key was
-  # changed in a way too large for the stream: look at the map).
+  # A change of a map: +kind+ is :set, :delete, :expire, :evict, :clear or :gap (a change too large
+  # for the stream: read the map again).
   class Change
     KINDS = { 1 => :set, 2 => :delete, 3 => :expire, 4 => :evict, 5 => :clear, 6 => :gap }.freeze
     private_constant :KINDS
@@ -166,8 +166,8 @@ module Commonhold
     end
   end
 
-  # Reads a map's changes, each one, in each key's order. LappedError if it was too slow: read the
-  # whole map and follow again.
+  # Reads all changes of a map, in order per key. LappedError if it was too slow: read the whole map
+  # and follow again.
   class Follower
     include Receiving
 

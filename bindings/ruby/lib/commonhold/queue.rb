@@ -3,18 +3,18 @@
 module Commonhold
   # Elements of one size that move by reference between named queues. Each is in exactly one of
   # them, or in flight in exactly one process. The elements that a dead process had in flight move
-  # to the queue for orphans, and so does an Element without references. Methods take the name or
+  # to the orphan queue, and so does an Element without references. Methods take the name or
   # the number of a queue.
   class Queue
     private_class_method :new
 
-    # Takes the Element at the front; waits for one, at most +timeout+ seconds, after which it gives
-    # nil.
+    # Pulls the Element at the front; waits for one, at most +timeout+ seconds, after which it
+    # returns nil.
     def pull(queue = 0, timeout: nil)
       _pull(queue, timeout)
     end
 
-    # Takes the Element at the front, or gives nil if the queue is empty now.
+    # Pulls the Element at the front, or returns nil if the queue is empty now.
     def try_pull(queue = 0)
       _pull(queue, 0)
     end

@@ -5,7 +5,7 @@ module Commonhold
   module Receiving
     include Enumerable
 
-    # The next one; waits for it, at most +timeout+ seconds, after which it gives nil.
+    # The next one; waits for it, at most +timeout+ seconds, after which it returns nil.
     def recv(timeout: nil)
       _recv(timeout)
     end

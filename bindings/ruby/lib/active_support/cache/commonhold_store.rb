@@ -8,10 +8,10 @@ module ActiveSupport
   module Cache
     # A cache that all processes of a machine share, at memory speed, and that survives them.
     #
-    #   config.cache_store = :commonhold_store, "cache", { max_bytes: 256 << 20, expires_in: 1.hour
-    #   }
+    #   config.cache_store = :commonhold_store, "cache",
+    #                        { max_bytes: 256 << 20, expires_in: 1.hour }
     #
-    # Entries expire by themselves, also where nobody reads them; beyond +max_bytes+ or
+    # Entries expire by themselves, even if no process reads them; beyond +max_bytes+ or
     # +max_entries+ the least used are evicted. increment and decrement are atomic across processes.
     # Usable before and after fork.
     class CommonholdStore < Store
@@ -20,10 +20,10 @@ module ActiveSupport
         true
       end
 
-      # @param hold [String, Commonhold::Hold] a name, a path, or a hold that is open
+      # @param hold [String, Commonhold::Hold] a name, a path, or an open hold
       # @param map [String] the map's name in it
-      # @param max_bytes [Integer] bytes of entries at most; 64 MiB
-      # @param max_entries [Integer] entries at most
+      # @param max_bytes [Integer] the most bytes of entries; 64 MiB
+      # @param max_entries [Integer] the most entries
       def initialize(hold = "rails-cache", options = nil, map: "cache", max_bytes: 64 << 20, max_entries: 0, **others)
         super((options || {}).merge(others))
         map = @options.delete(:map) || map
@@ -42,12 +42,12 @@ module ActiveSupport
         true
       end
 
-      # Nothing to do: what has expired goes by itself.
+      # Nothing to do: expired entries are removed automatically.
       def cleanup(_options = nil)
         true
       end
 
-      # Deletes the entries whose key matches; looks at every key.
+      # Deletes the entries whose key matches; reads every key.
       def delete_matched(matcher, options = nil)
         options = merged_options(options)
         matcher = key_matcher(matcher, options)
@@ -56,7 +56,7 @@ module ActiveSupport
         end
       end
 
-      # Adds to a number; one that is not there, or has expired, counts as 0.
+      # Adds to a number; an absent or expired one counts as 0.
       def increment(name, amount = 1, options = nil)
         count(:increment, name, amount, options)
       end
@@ -114,7 +114,7 @@ module ActiveSupport
         false
       end
 
-      # Of all who find the same expired entry one replaces it.
+      # Only one of all processes that find the same expired entry replaces it.
       def add_entry(key, bytes, ttl)
         old = @map[key]
         entry = load_entry(old)
@@ -123,7 +123,7 @@ module ActiveSupport
         @map.compare_exchange(key, old, bytes, ttl: ttl)
       end
 
-      # An expired entry stays for a while, for those who are given it while one makes it anew.
+      # An expired entry stays for a while: other processes get it while one recomputes it.
       def lifetime(entry, race_condition_ttl = nil, expires_in = nil)
         return nil unless entry.expires_at
 
