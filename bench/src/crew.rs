@@ -20,7 +20,7 @@ use crate::{
     workloads::Workload,
 };
 
-/// The hidden verb under which this program is a worker.
+/// The hidden subcommand that makes this program a worker.
 pub const VERB: &str = "worker";
 
 /// Longer than any phase within a sensible budget.
@@ -43,7 +43,7 @@ struct Member {
 }
 
 impl Crew {
-    /// Starts the processes and returns when all have opened what they work with.
+    /// Starts the processes and returns when all have opened their stores.
     pub fn start(
         rival: &dyn Rival,
         workload: &dyn Workload,
@@ -73,7 +73,7 @@ impl Crew {
         }
         for answer in crew.gather()? {
             let Answer::Ready { resident_bytes } = answer else {
-                bail!("{}: a worker is not ready but says {answer:?}", crew.name)
+                bail!("{}: expected a worker to be ready, got {answer:?}", crew.name)
             };
             crew.resident_bytes += resident_bytes;
         }
@@ -91,12 +91,12 @@ impl Crew {
             let Answer::Done(done) = answer else {
                 bail!("{}: a worker answers phase {phase} with {answer:?}", self.name)
             };
-            all = Some(all.map_or(done.clone(), |before| before.beside(done)));
+            all = Some(all.map_or(done.clone(), |before| before.combine(done)));
         }
         let all = all.context("a crew without workers")?;
         ensure!(
             all.wrong == 0 && all.absent == 0,
-            "{}, phase {phase}: {} wrong values and {} absent: its speed means nothing",
+            "{}, phase {phase}: {} wrong values and {} absent: its speed is meaningless",
             self.name,
             all.wrong,
             all.absent
@@ -104,7 +104,7 @@ impl Crew {
         Ok(all)
     }
 
-    /// Lets all of them leave their stores in order and end.
+    /// Lets all of them close their stores normally and end.
     pub fn finish(mut self) -> Result<()> {
         for member in &mut self.members {
             drop(member.orders.take());
@@ -125,7 +125,7 @@ impl Crew {
         let one = |_: &Member| match self.answers.recv_timeout(LIMIT) {
             Ok(Ok(Answer::Failed(why))) => bail!("{name}: {why}"),
             Ok(other) => other.with_context(|| name.clone()),
-            Err(_) => bail!("{name}: no answer for {} s: is a message lost?", LIMIT.as_secs()),
+            Err(_) => bail!("{name}: no answer for {} s; a message may be lost", LIMIT.as_secs()),
         };
         self.members.iter().map(one).collect()
     }
@@ -171,11 +171,11 @@ fn listen(answers: ChildStdout, says: &Sender<Result<Answer>>) {
         }
     }
     if !finished {
-        // Nobody is left to hear it if the crew was dropped.
+        // If the crew was dropped, there is no receiver.
         let _ = says.send(Err(anyhow!("a worker ended without an answer")));
     }
 }
 
 fn understand(line: &str) -> Result<Answer> {
-    serde_json::from_str(line).context("a worker's answer is not understood")
+    serde_json::from_str(line).context("a worker's answer cannot be parsed")
 }

@@ -9,10 +9,10 @@ const PACKAGES: [&str; 6] =
 
 /// Installs the packages of the servers, and those with which spdlog's driver is compiled. The
 /// benchmark starts servers of its own; those that the packages would start as services it neither
-/// needs nor uses, so they are told not to start.
+/// needs nor uses, so they are configured not to start.
 ///
 /// # Errors
-/// If not root, or if apt-get fails, which has then said why.
+/// If not root, or if apt-get fails, which has then printed the reason.
 pub fn install() -> Result<()> {
     ensure!(
         rustix::process::geteuid().is_root(),

@@ -1,23 +1,22 @@
 //! The same workloads over Commonhold and its rivals, interleaved in one run.
-//!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
-//! | [`rival`] | what all systems have in common |
+//! | [`rival`] | the common part of all systems |
 //! | [`store`] | the two traits that every system with keys and values is reduced to |
 //! | [`messages`] | the two traits that every system that passes messages is reduced to |
 //! | [`served`] | the trait that every system that serves files is reduced to |
 //! | [`rivals`] | one file per system |
 //! | [`workloads`] | one file per workload |
 //! | [`worker`] | the process that does a workload's operations |
-//! | [`team`] | the workers in it, each a thread, who start together |
+//! | [`team`] | the workers in it, each a thread, which start together |
 //! | [`crew`] | the starting process's end of its workers |
-//! | [`rounds`] | who runs when, and on how many keys |
+//! | [`rounds`] | the order of the systems, and their numbers of keys |
 //! | [`program`] | the command `hold`, which serves files and asks for them |
 //! | [`report`] | the one JSON object, and the table made from it |
 //! | [`site`], [`machine`], [`install`], [`settings`] | where, on what, with which packages, as asked how |
 //!
 //! A round is every system once, each on a fresh store; ratios are taken within a round, and the
-//! median of the rounds is what is reported. So a slow minute of a shared machine hits all alike.
+//! median of the rounds is reported. So a slow minute of a shared machine affects all alike.
 
 pub mod crew;
 pub mod install;

@@ -1,4 +1,4 @@
-//! What the numbers were measured on. It says nothing that names the machine.
+//! The machine on which the numbers were measured, without anything that identifies it.
 
 use std::{fs, path::Path};
 
@@ -33,7 +33,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Looks at this one; the stores are to lie in `directory`.
+    /// The facts of this machine; the stores will be in `directory`.
     pub fn look(directory: &Path) -> Result<Machine> {
         let cpuinfo = read("/proc/cpuinfo");
         let file_system = statfs(directory).with_context(|| {
@@ -54,7 +54,7 @@ impl Machine {
     }
 }
 
-/// Bytes of memory that the process holds, without what it shares by files.
+/// Bytes of memory that the process holds, without memory that it shares through files.
 ///
 /// # Errors
 /// If there is no such process.
@@ -69,7 +69,7 @@ pub fn load() -> f64 {
     read("/proc/loadavg").split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0)
 }
 
-/// What is not there is reported as unknown, not as an error: no number depends on it.
+/// A missing fact is reported as unknown, not as an error: no number depends on it.
 fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }

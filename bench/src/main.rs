@@ -1,4 +1,4 @@
-//! `commonhold-bench`: see the library's documentation and the README beside it.
+//! `commonhold-bench`: see the library's documentation and bench/README.md.
 
 use std::{fs, process::ExitCode};
 

@@ -1,9 +1,9 @@
-//! What every system that passes messages is reduced to: a [`Carrier`] that can be opened, and a
+//! The interface of every system that passes messages: a [`Carrier`] that can be opened, and a
 //! [`Port`] through which one worker sends and receives.
 //!
 //! Invariant: as in [`crate::store`], the workloads know a system only through these traits.
-//! Workers have numbers, *seats*; what a seat does is for the workload to say (see its file). What
-//! waits, waits by the best means that the rival has. Rivals implement them; the team calls them.
+//! Workers have numbers, *seats*; the workload decides the work of each seat (see its file). Waits
+//! use the best means that the rival has. Rivals implement them; the team calls them.
 
 use std::{ops::Range, path::Path};
 
@@ -14,7 +14,7 @@ use crate::{
     workloads::tally::Tally,
 };
 
-/// What takes messages.
+/// The receiving side of messages.
 pub type Each<'a> = &'a mut dyn FnMut(&[u8]);
 
 /// A rival that passes messages.
@@ -43,19 +43,19 @@ pub trait Port: Send {
         bail!("this worker does not receive")
     }
 
-    /// Of the last worker: in `log`, returns when so many lines more are in the file; in
-    /// `replicate`, when so many changes more have come to all that follow.
+    /// Of the last worker: in `log`, returns when this number of further lines is in the file; in
+    /// `replicate`, when this number of further changes has reached all followers.
     fn deliver(&mut self, _lines: u64) -> Result<()> {
         bail!("this worker does not deliver")
     }
 
-    /// Of a rival that no program in this language can use: does its part of a phase of `log` by
-    /// itself, with so many lines of each writer, and says so.
+    /// Of a rival that no program in this language can use: runs its part of a phase of `log` by
+    /// itself, with this number of lines per writer, and returns true.
     fn play(&mut self, _phase: &str, _lines: u64, _tally: &mut Tally) -> Result<bool> {
         Ok(false)
     }
 
-    /// Sees to it that what was sent arrives without more being sent. Called at the end of a phase.
+    /// Ensures that all sent messages arrive without further ones. Called at the end of a phase.
     fn flush(&mut self) -> Result<()> {
         Ok(())
     }

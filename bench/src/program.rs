@@ -2,8 +2,8 @@
 //!
 //! It is built by cargo from the sources that this program was built from, in the same profile, so
 //! that what is measured is never older than they are; that takes a moment if there is nothing to do.
-//! Where the sources or cargo are gone, the `hold` beside this program or in the search path must do.
-//! Called by what prepares a workload, before anything is measured.
+//! Where the sources or cargo are gone, the `hold` next to this program or in the search path must
+//! do. Called by what prepares a workload, before anything is measured.
 
 use std::{
     env,
@@ -36,7 +36,7 @@ pub fn hold() -> Result<PathBuf> {
     Ok(FOUND.get_or_init(|| program).clone())
 }
 
-/// Why there is none, and what to do about it; `None` if there is, or can be.
+/// The reason why there is none, and the remedy; `None` if there is one, or can be.
 pub fn missing() -> Option<String> {
     let missing = builder().is_none() && existing().is_none();
     let why =
@@ -47,14 +47,14 @@ pub fn missing() -> Option<String> {
 /// Cargo, if there is something to build.
 fn builder() -> Option<OsString> {
     let sources = Path::new(WORKSPACE).join("crates").join(NAME);
-    // Cargo tells its children which one it is.
+    // Cargo passes its own path to its children.
     let cargo = env::var_os("CARGO").or_else(|| find("cargo").map(Into::into));
     cargo.filter(|_| sources.is_dir())
 }
 
 fn existing() -> Option<PathBuf> {
-    let beside = env::current_exe().ok().map(|ours| ours.with_file_name(NAME));
-    beside.filter(|file| file.is_file()).or_else(|| find(NAME))
+    let next_to_us = env::current_exe().ok().map(|ours| ours.with_file_name(NAME));
+    next_to_us.filter(|file| file.is_file()).or_else(|| find(NAME))
 }
 
 fn build(cargo: &OsString) -> Result<PathBuf> {

@@ -9,21 +9,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::{machine::Machine, rivals::OURS, settings::Settings};
 
-/// So many notes are shown; the JSON has all.
+/// The number of notes shown; the JSON has all.
 const MOST_NOTES: usize = 10;
 
 /// Everything that a run found out.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
-    /// What it ran on.
+    /// The machine.
     pub machine: Machine,
     /// The medians over the rounds.
     pub results: Vec<Summary>,
-    /// Who took part, how, and on how many keys.
+    /// The systems that took part, their settings, and their numbers of keys.
     pub systems: Vec<System>,
-    /// Who could not, and why.
+    /// The systems that could not, and the reasons.
     pub not_run: Vec<String>,
-    /// What casts doubt on single values.
+    /// Remarks that cast doubt on single values.
     #[serde(default)]
     pub notes: Vec<String>,
     /// How it was asked to run.
@@ -35,7 +35,7 @@ pub struct Report {
 /// How a run was asked to run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Run {
-    /// Rounds asked for.
+    /// Requested rounds.
     pub rounds: u32,
     /// Seconds a phase could take.
     pub budget_s: f64,
@@ -54,30 +54,30 @@ pub struct Run {
 pub struct Measured {
     /// Its round, from 1.
     pub round: u32,
-    /// Who.
+    /// The system.
     pub system: String,
     /// Workload and phase.
     pub workload: String,
-    /// What.
+    /// The metric.
     pub metric: String,
-    /// How much.
+    /// The value.
     pub value: f64,
-    /// Of what.
+    /// The unit.
     pub unit: String,
 }
 
 /// A median over the rounds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Summary {
-    /// Who.
+    /// The system.
     pub system: String,
     /// Workload and phase.
     pub workload: String,
-    /// What.
+    /// The metric.
     pub metric: String,
-    /// How much.
+    /// The value.
     pub value: f64,
-    /// Of what.
+    /// The unit.
     pub unit: String,
 }
 
@@ -92,13 +92,13 @@ pub struct System {
     pub version: String,
     /// Its settings.
     pub settings: String,
-    /// Its workers, and what they are.
+    /// Its workers, and their kind.
     pub workers: String,
-    /// What the next two count: keys, messages, lines.
+    /// The unit of the next two: keys, messages, lines.
     pub counts: String,
     /// Keys that each worker had.
     pub keys_per_worker: u64,
-    /// Keys that were asked for; more than it had if it was scaled down to the budget.
+    /// Requested keys; more than it had if it was scaled down to the budget.
     pub keys_asked_per_worker: u64,
     /// At how many requests per second latencies were taken, by phase; the same for all systems.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -201,7 +201,7 @@ impl Report {
         }
         writeln!(
             out,
-            "{} rounds, interleaved; medians; budget {} s a phase; order of map's reads: {:?}{}{}",
+            "{} rounds, interleaved; medians; {} s per phase; order of map's reads: {:?}{}{}",
             run.rounds,
             run.budget_s,
             run.order,
@@ -255,7 +255,10 @@ impl Report {
     }
 
     fn write_systems(&self, out: &mut String) -> std::fmt::Result {
-        writeln!(out, "\nA ratio says how many times better Commonhold is: median of the rounds")?;
+        writeln!(
+            out,
+            "\nA ratio is the factor by which Commonhold is better: median of the rounds"
+        )?;
         writeln!(out, "(lowest to highest). Systems:")?;
         for about in &self.systems {
             write!(

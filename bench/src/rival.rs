@@ -1,9 +1,9 @@
-//! What all rivals have in common: a name, a version, a place to be set up in.
+//! The common part of all rivals: a name, a version, a place to set them up in.
 //!
-//! What a rival can do is said by two traits more: [`crate::store`] for those that keep keys and
+//! Further traits describe the abilities of a rival: [`crate::store`] for those that keep keys and
 //! values, [`crate::messages`] for those that pass messages, [`crate::served`] for those that serve
-//! files. Invariant: the rounds and the report
-//! know a system only through [`Rival`], so all are run and judged in the same way.
+//! files. Invariant: the rounds and the report know a system only through [`Rival`], so all are run
+//! and judged in the same way.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::rivals::server::Server;
 
-/// Who can share one store of a rival.
+/// The workers that can share one store of a rival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Sharing {
@@ -32,12 +32,12 @@ pub enum Order {
     Random,
 }
 
-/// What is asked of a rival, the same for each but for `keys`, which may be scaled down.
+/// The request to a rival, the same for each except `keys`, which may be scaled down.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Shape {
     /// Workers at the same time: processes, or threads where a rival cannot be shared.
     pub workers: u64,
-    /// Keys of each worker; in the workloads of messages so many messages.
+    /// Keys of each worker; in the workloads of messages the number of messages.
     pub keys: u64,
     /// How the `get` phases go through the keys.
     pub order: Order,
@@ -52,14 +52,14 @@ pub struct Shape {
     pub loads: Vec<Load>,
 }
 
-/// What a phase asks of a server.
+/// The load of a phase on a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Load {
     /// Requests, each as soon as one before it is answered.
     pub closed: u64,
     /// Requests at the rate.
     pub paced: u64,
-    /// So many per second.
+    /// This number per second.
     pub rate: u64,
 }
 
@@ -74,7 +74,7 @@ pub trait Rival: Sync {
     /// Everything that was chosen for it and that a reader needs to judge the numbers.
     fn settings(&self) -> &'static str;
 
-    /// Who can share what it makes.
+    /// The workers that can share its stores.
     fn sharing(&self) -> Sharing;
 
     /// Whether it takes part in the workload.
@@ -82,7 +82,7 @@ pub trait Rival: Sync {
         matches!(workload, "map" | "loop")
     }
 
-    /// Why it cannot run here, and what to do about it.
+    /// The reason why it cannot run here, and the remedy.
     fn missing(&self) -> Option<String> {
         None
     }

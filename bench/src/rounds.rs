@@ -1,8 +1,9 @@
-//! Who runs when, and on how many keys.
+//! The order of the systems, and their numbers of keys.
 //!
 //! Invariant: within a round every system runs once, each on a fresh store that is removed before
 //! the next begins; so neighbours in a round saw the same minute of the machine. Before the rounds,
-//! a short pilot of each system tells how many keys fit into the budget, or at which pace all can go.
+//! a short pilot of each system shows how many keys fit into the budget, or which pace all can
+//! sustain.
 
 use std::{
     fs,
@@ -39,7 +40,7 @@ struct Entry {
     workload: &'static dyn Workload,
     shape: Shape,
     asked_keys: u64,
-    /// What the pilot told of each phase, in workloads that have a pace.
+    /// The pilot's result for each phase, in workloads with a pace.
     paces: Vec<f64>,
 }
 
@@ -90,7 +91,7 @@ fn workload_names(settings: &Settings) -> Vec<String> {
     settings.workloads.clone()
 }
 
-/// A rival that is misspelt, or has no part in what is run, must not look like one left out.
+/// A misspelt rival, or one without a part in the run, must not look like one that was left out.
 fn check_names(settings: &Settings) -> Result<()> {
     let workloads = workload_names(settings);
     for given in settings.rivals.iter().chain(&settings.without) {
@@ -105,7 +106,7 @@ fn check_names(settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-/// The systems of a workload, ours first; says loudly which cannot take part.
+/// The systems of a workload, ours first; prints which ones cannot take part.
 fn company(
     settings: &Settings,
     workload: &dyn Workload,
@@ -175,7 +176,8 @@ impl Bench {
         Ok(entry)
     }
 
-    /// One system once: all phases on a fresh store. What was measured, and what casts doubt on it.
+    /// One system once: all phases on a fresh store. Returns the measurements, and remarks that
+    /// cast doubt on them.
     fn measure(&mut self, entry: &Entry, round: u32) -> Result<(Vec<Measured>, Vec<String>)> {
         let (mut all, mut notes) = (Vec::new(), Vec::new());
         let name = entry.rival.name();
@@ -230,7 +232,7 @@ impl Bench {
         let server_before = server_bytes(server.as_ref())?;
         for phase in entry.workload.phases() {
             if self.stopped.load(Ordering::Relaxed) {
-                bail!("stopped by a signal; nothing of this run is left behind");
+                bail!("stopped by a signal; this run left nothing behind");
             }
             let done = crew.run(phase)?;
             let memory = match &server {
@@ -248,7 +250,8 @@ impl Bench {
     }
 }
 
-/// In workloads that have a pace, gives all systems the same load: what the slowest can bear.
+/// In workloads that have a pace, gives all systems the same load: the most that the slowest can
+/// sustain.
 fn agree(entries: &mut [Entry], budget_seconds: f64) {
     let paces: Vec<_> =
         entries.iter().map(|entry| (entry.workload.name(), entry.paces.clone())).collect();
@@ -289,7 +292,7 @@ impl Entry {
     }
 }
 
-/// What a store takes: its files, or what the process grew by if it has none.
+/// The size of a store: its files, or the growth of the process if it has none.
 fn store_bytes(site: &Path, grown: u64) -> Result<u64> {
     let files = allocated_bytes(site)?;
     Ok(if files > 0 { files } else { grown })
@@ -316,7 +319,7 @@ fn times(done: &Done) -> Result<Option<Histogram<u64>>> {
 }
 
 /// As many keys as fit into the budget at that pace, rounded down to two digits; never more than
-/// asked for.
+/// requested.
 fn affordable(asked: u64, budget_seconds: f64, seconds_per_key: f64) -> u64 {
     let fit = budget_seconds / seconds_per_key;
     if fit >= asked as f64 {
@@ -332,7 +335,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slow_rival_gets_fewer_keys_and_a_fast_one_what_was_asked() {
+    fn a_slow_rival_gets_fewer_keys_and_a_fast_one_the_requested_number() {
         assert_eq!(affordable(500_000, 2.0, 1e-6), 500_000);
         assert_eq!(affordable(500_000, 2.0, 26e-6), 76_000);
         assert_eq!(affordable(500_000, 2.0, 1.0), FEWEST_KEYS);

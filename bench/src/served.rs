@@ -1,4 +1,4 @@
-//! What every system that serves files is reduced to: a [`Host`] that starts a server of a directory.
+//! The interface of every system that serves files: a [`Host`] that starts a server of a directory.
 //!
 //! Invariant: as in [`crate::store`], the workload knows a system only through this trait. All that
 //! is asked of a server is asked over its network protocol by the same client, which is a program of
@@ -17,8 +17,8 @@ use crate::{program, rival::Rival, rivals::server::Server, workloads::files::set
 
 /// A rival that serves the files of a directory by HTTP/1.1.
 pub trait Host: Rival {
-    /// Starts a server of the files in `files` with so many workers, and returns when it answers.
-    /// What it writes goes to `place`, an empty directory. The calling thread must outlive it.
+    /// Starts a server of the files in `files` with `workers` workers, and returns when it answers.
+    /// It writes only to `place`, an empty directory. The calling thread must outlive it.
     fn start(&self, ground: &Ground, place: &Path, files: &Path, workers: u64) -> Result<Service>;
 }
 
@@ -26,11 +26,11 @@ pub trait Host: Rival {
 pub struct Service {
     /// Its first process, from which all its others descend.
     pub server: Server,
-    /// Where it listens, as `hold bench files --address` is told it.
+    /// Its address, in the form of `hold bench files --address`.
     pub address: String,
 }
 
-/// What the servers of one turn, and their client, work with.
+/// The shared files of the servers of one turn and their client.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Ground {
     /// `hold`: the client in any case.
@@ -40,7 +40,7 @@ pub struct Ground {
 }
 
 impl Ground {
-    /// Makes the files in `site`, so many in each set at most. What every host's `prepare` is.
+    /// Creates the files in `site`, with a limit per set. The `prepare` of every host.
     pub fn make(site: &Path, most_files: u64) -> Result<Ground> {
         let ground = Ground { program: program::hold()?, files: site.join("files") };
         fs::create_dir(&ground.files).context("cannot make a directory for the files")?;
@@ -52,7 +52,7 @@ impl Ground {
         Ok(ground)
     }
 
-    /// What [`Ground::make`] made there, perhaps in another process.
+    /// The files that [`Ground::make`] created there, perhaps in another process.
     pub fn of(site: &Path) -> Result<Ground> {
         let note = fs::read(note_in(site)).context("cannot find out where the files are")?;
         Ok(serde_json::from_slice(&note)?)

@@ -10,7 +10,7 @@ use crate::rival::{Order, Shape};
 #[derive(Parser)]
 #[command(version, after_help = EXAMPLES)]
 pub struct CommandLine {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub verb: Verb,
 }
@@ -20,13 +20,13 @@ Examples:
   commonhold-bench run                           everything
   commonhold-bench run map --keys 10000000 --rival lmdb-batch-1000
   commonhold-bench run channel queue log         messages only
-  commonhold-bench run replicate                 one table, sixteen that follow it
-  commonhold-bench run files --budget 10         a file server beside nginx
-  commonhold-bench run --json results.json       and keep the numbers
+  commonhold-bench run replicate                 one table, sixteen followers
+  commonhold-bench run files --budget 10         a file server compared with nginx
+  commonhold-bench run --json results.json       also write the numbers to a file
   commonhold-bench table results.json            the table again
   commonhold-bench list                          the rivals, and which of them can run here";
 
-/// What to do.
+/// The subcommands.
 #[derive(Subcommand)]
 pub enum Verb {
     /// Measure.
@@ -38,8 +38,8 @@ pub enum Verb {
     },
     /// List the rivals: version, settings, and whether they can run here.
     List,
-    /// Install redis-server, memcached, nats-server, nginx and what spdlog's driver needs from Debian's packages.
-    /// Only root can.
+    /// Install redis-server, memcached, nats-server, nginx and the dependencies of spdlog's driver
+    /// from Debian's packages. Only root can.
     Install,
     /// One worker of a run; `run` starts it.
     #[command(hide = true)]
@@ -49,51 +49,53 @@ pub enum Verb {
 /// How to measure.
 #[derive(Args, Clone, Debug)]
 pub struct Settings {
-    /// Which workloads: map, loop, private, channel, broadcast, queue, log, replicate, files. All of them unless given.
+    /// The workloads: map, loop, private, channel, broadcast, queue, log, replicate, files. By
+    /// default all of them.
     pub workloads: Vec<String>,
-    /// Keys, messages, moves, lines or requests of all workers together. `loop` does twice as many iterations.
+    /// Total keys, messages, moves, lines or requests of all workers. `loop` does twice as many
+    /// iterations.
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=1 << 31))]
     pub keys: u64,
-    /// Workers at the same time in `map`, writers in `log`: processes, or threads where a rival cannot
-    /// be shared.
+    /// Concurrent workers in `map`, writers in `log`: processes, or threads if a rival cannot be
+    /// shared.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=64))]
     pub processes: u64,
-    /// How often every system is measured, one after the other each time.
+    /// The number of rounds; each measures every system once, one after the other.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
-    /// Seconds that a phase may take. A slower rival gets fewer of them, and the table says so.
+    /// Seconds that a phase may take. A slower rival gets fewer keys, and the table reports that.
     #[arg(long, default_value_t = 2.0)]
     pub budget: f64,
-    /// In which order `map` reads.
+    /// The order in which `map` reads.
     #[arg(long, value_enum, default_value_t = Order::Own)]
     pub order: Order,
-    /// Commonhold uses a fixed-length map.
+    /// Use a fixed-length map for Commonhold.
     #[arg(long)]
     pub fixed: bool,
-    /// Report the slowest and the p99.99 put as well. Costs all systems a clock reading for each.
+    /// Also report the slowest and the p99.99 put. Costs every system one clock reading per put.
     #[arg(long)]
     pub latency: bool,
     /// Only these rivals (Commonhold always runs). Spaces in a name may be written as hyphens.
     #[arg(long = "rival", value_delimiter = ',')]
     pub rivals: Vec<String>,
-    /// Not these rivals.
+    /// All but these rivals.
     #[arg(long, value_delimiter = ',')]
     pub without: Vec<String>,
-    /// Where the stores lie. A memory file system unless files are what you want to measure.
+    /// The directory of the stores: a memory file system, unless you measure files.
     #[arg(long, default_value = "/dev/shm")]
     pub dir: PathBuf,
-    /// What to print.
+    /// The output format.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
     /// Also write the JSON to this file.
     #[arg(long)]
     pub json: Option<PathBuf>,
-    /// First install what is missing of these packages. Only root can.
+    /// First install missing packages. Only root can.
     #[arg(long)]
     pub install: bool,
 }
 
-/// What to print.
+/// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// For people.
@@ -103,7 +105,7 @@ pub enum Format {
 }
 
 impl Settings {
-    /// What is asked of each store, before a workload or the budget changes it.
+    /// The shape of each store, before a workload or the budget changes it.
     pub fn shape(&self) -> Shape {
         Shape {
             workers: self.processes,
@@ -116,7 +118,7 @@ impl Settings {
         }
     }
 
-    /// Whether the rival of that name is wanted.
+    /// Whether to run the rival of that name.
     pub fn wants(&self, rival: &str) -> bool {
         let listed = |names: &[String]| names.iter().any(|name| is_named(rival, name));
         (self.rivals.is_empty() || listed(&self.rivals)) && !listed(&self.without)

@@ -50,7 +50,7 @@ impl Site {
     }
 }
 
-/// A name for what a rival cannot put into its directory: whoever finds it knows whose it was.
+/// A name for objects that a rival cannot put into its directory; it shows the owner.
 pub fn mark(site: &Path) -> String {
     let names = site.components().rev().take(2);
     let names: Vec<_> = names.map(|one| one.as_os_str().to_string_lossy()).collect();
@@ -62,7 +62,7 @@ pub fn mark(site: &Path) -> String {
 fn remove_marked(run: &Path) {
     let Some(name) = run.file_name() else { return };
     let mark = format!("{}.", name.to_string_lossy());
-    // What cannot be removed another run may remove; there is nobody to be told.
+    // Another run may remove the rest; there is no caller to report it to.
     for entry in fs::read_dir(SHARED_MEMORY).into_iter().flatten().flatten() {
         if entry.file_name().to_string_lossy().starts_with(&mark) {
             let _ = fs::remove_file(entry.path());

@@ -1,4 +1,4 @@
-//! What every system with keys and values is reduced to: a [`Keeper`] that can be opened, and a
+//! The interface of every system with keys and values: a [`Keeper`] that can be opened, and a
 //! [`Store`] through which one worker does its operations.
 //!
 //! Invariant: the workloads know a system only through these traits, so that all of them run the
@@ -13,7 +13,7 @@ use crate::rival::{Rival, Shape};
 /// One operation of a batch.
 #[derive(Clone, Copy, Debug)]
 pub enum Op<'a> {
-    /// Store the value (second) under the key (first), whether or not the key is there.
+    /// Store the value (second) under the key (first), whether or not the key is present.
     Put(&'a [u8], &'a [u8]),
     /// Look the key up.
     Get(&'a [u8]),
@@ -26,7 +26,7 @@ pub type Found<'a> = &'a mut dyn FnMut(usize, &[u8]);
 
 /// One worker's way into a store. It lives and dies on one thread.
 pub trait Store: Send {
-    /// Stores `value` under `key`, whether or not the key is there.
+    /// Stores `value` under `key`, whether or not the key is present.
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
 
     /// Copies the value into `out`, replacing what it held; false if the key is absent.
@@ -62,8 +62,9 @@ pub trait Store: Send {
         Ok(())
     }
 
-    /// Brings what it holds to where its memory is measured. Called after each phase, outside its time.
-    fn settle(&mut self) -> Result<()> {
+    /// Flushes its contents to the place where its memory is measured. Called after each phase,
+    /// outside its time.
+    fn flush(&mut self) -> Result<()> {
         Ok(())
     }
 
@@ -75,7 +76,7 @@ pub trait Store: Send {
 
 /// A rival that keeps keys and values.
 pub trait Keeper: Rival {
-    /// How many operations the workloads hand over at a time.
+    /// The number of operations that the workloads pass at a time.
     fn batch(&self) -> usize {
         1
     }

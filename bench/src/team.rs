@@ -1,4 +1,4 @@
-//! The workers of one process: opens what they work with, lets all of them run a phase together.
+//! The workers of one process: opens their stores, and lets all of them run a phase together.
 //!
 //! Invariant: the time of a phase is from the first worker's start to the last one's end; what is
 //! only checking lies outside it. Called by the worker process only.
@@ -67,7 +67,7 @@ impl Team for Stores {
             workload.run(phase, job.first_worker + at as u64, &job.shape, &mut driver)?;
             Ok(driver.tally)
         })?;
-        stores.iter_mut().try_for_each(|store| store.settle())?;
+        stores.iter_mut().try_for_each(|store| store.flush())?;
         Ok(done)
     }
 
@@ -140,9 +140,9 @@ impl Team for Served {
     }
 }
 
-/// The others wait for this one's messages and would do so for ever.
+/// The others wait for this one's messages, and would wait forever.
 fn give_up(error: &anyhow::Error) -> ! {
-    // If even that cannot be said, the end of this process says it.
+    // If even that cannot be reported, the end of this process shows it.
     let _ = say(&Answer::Failed(format!("{error:#}")));
     process::exit(1)
 }
@@ -157,7 +157,7 @@ fn together<S: Send>(
     let one = |at: usize, member: &mut S| -> Result<Done> {
         let tally = Tally::new(timed);
         start.wait();
-        // Only after the barrier may anything fail, or the others would wait for ever.
+        // Failures may only occur after the barrier, or the others would wait forever.
         let start_ns = now_ns();
         let tally = play(at, member, tally?)?;
         Ok(done(start_ns, now_ns(), &tally))
@@ -174,7 +174,7 @@ fn together<S: Send>(
         threads.into_iter().map(joined).collect()
     });
     let parts = parts.into_iter().collect::<Result<Vec<_>>>()?;
-    parts.into_iter().reduce(Done::beside).context("the process has no worker")
+    parts.into_iter().reduce(Done::combine).context("the process has no worker")
 }
 
 fn joined(thread: thread::ScopedJoinHandle<'_, Result<Done>>) -> Result<Done> {

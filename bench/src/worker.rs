@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{machine::resident_bytes, rival::Shape, team, workloads::tally::Findings};
 
-/// What a worker process is for. The first line it reads.
+/// The job of a worker process; the first line that it reads.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Job {
     /// The process id of the run that started it.
@@ -26,7 +26,7 @@ pub struct Job {
     pub workload: String,
     /// The directory that the rival prepared.
     pub site: PathBuf,
-    /// What is asked of the rival.
+    /// The request to the rival.
     pub shape: Shape,
     /// The number of this process's first worker.
     pub first_worker: u64,
@@ -34,14 +34,14 @@ pub struct Job {
     pub threads: usize,
 }
 
-/// What follows: the phases, one after the other.
+/// The commands that follow: the phases, one after the other.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Order {
     /// Its name.
     pub phase: String,
 }
 
-/// What a worker answers.
+/// The answer of a worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Answer {
     /// To the job: everything is open.
@@ -57,7 +57,7 @@ pub enum Answer {
     Failed(String),
 }
 
-/// What all workers of one process did in one phase.
+/// The work of all workers of one process in one phase.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Done {
     /// Start of the first, by the machine's monotonic clock, which all processes share.
@@ -72,9 +72,9 @@ pub struct Done {
     pub absent: u64,
     /// Bytes of memory the process holds at the end.
     pub resident_bytes: u64,
-    /// What was timed one by one, in nanoseconds, each with its count.
+    /// The single times, in nanoseconds, each with its count.
     pub times: Vec<(u64, u64)>,
-    /// What a client found of a server.
+    /// A client's results for a server.
     pub findings: Findings,
 }
 
@@ -89,7 +89,9 @@ pub fn main() -> Result<()> {
 
 fn serve() -> Result<()> {
     let mut lines = std::io::stdin().lock().lines();
-    let job = lines.next().context("a worker is started by `run`, which tells it its job")??;
+    let job = lines
+        .next()
+        .context("expected a job on standard input; `run` starts workers by itself")??;
     let job: Job = serde_json::from_str(&job).context("cannot understand the job")?;
     // A run that was killed before the kernel knew of us would go unnoticed.
     let parent = getppid().map(|pid| pid.as_raw_pid().cast_unsigned());
@@ -116,8 +118,8 @@ pub fn say(answer: &Answer) -> Result<()> {
 }
 
 impl Done {
-    /// What two parts of a crew did together.
-    pub fn beside(mut self, other: Done) -> Done {
+    /// The combined work of two parts of a crew.
+    pub fn combine(mut self, other: Done) -> Done {
         self.start_ns = self.start_ns.min(other.start_ns);
         self.end_ns = self.end_ns.max(other.end_ns);
         self.operations += other.operations;
@@ -147,7 +149,7 @@ mod tests {
             times: vec![(1, 1)],
             findings: Findings::default(),
         };
-        let both = part(5, 20).beside(part(3, 9));
+        let both = part(5, 20).combine(part(3, 9));
         assert_eq!((both.start_ns, both.end_ns, both.operations, both.absent), (3, 20, 20, 2));
         assert_eq!((both.resident_bytes, both.times.len()), (10, 2));
     }

@@ -1,9 +1,9 @@
-//! What it means that a rival cannot run here: in the project's CI, which installs all it needs, a
-//! failure; elsewhere a test that checks nothing, which is said aloud.
+//! The meaning of a rival that cannot run here: in the project's CI, which installs all it needs, a
+//! failure; elsewhere a test that checks nothing, and reports that.
 
 use std::{env, io::Write};
 
-/// Says who cannot run and why.
+/// Prints the rivals that cannot run, and the reasons.
 ///
 /// # Panics
 /// In CI.

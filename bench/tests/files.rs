@@ -1,6 +1,5 @@
-//! Every rival that serves files serves the right ones, for as long as it is wanted and no longer.
-//!
-//! The story is told with a client of the test's own, over a plain socket; in `run.rs` the client of
+//! Every rival that serves files serves the right ones, for as long as it should and no longer.
+//! The story runs with a client of the test's own, over a plain socket; in `run.rs` the client of
 //! the benchmark verifies every body. Servers with workers of their own are looked for afterwards:
 //! killed, they would leave their workers behind.
 
@@ -86,7 +85,8 @@ pub fn descendants(first: u32) -> BTreeSet<u32> {
     family
 }
 
-/// Waits until a server has so many processes: nginx listens before it has started all of its workers.
+/// Waits until a server has this number of processes: nginx listens before it has started all of
+/// its workers.
 fn await_workers(server: u32, workers: u64) -> BTreeSet<u32> {
     let start = Instant::now();
     loop {
@@ -99,12 +99,12 @@ fn await_workers(server: u32, workers: u64) -> BTreeSet<u32> {
     }
 }
 
-/// Waits until none of them is there.
+/// Waits until none of them exists.
 pub fn await_end(processes: &BTreeSet<u32>) {
     let start = Instant::now();
     let there = |pid: &u32| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        // Who has ended and was not waited for yet is there no more.
+        // A process that has ended, but was not waited for yet, does not count.
         stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
     };
     while let Some(left) = processes.iter().find(|pid| there(pid)) {

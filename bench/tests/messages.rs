@@ -1,6 +1,6 @@
-//! Every rival that passes messages delivers them, intact and in order: one story for each workload,
-//! told to each of its rivals in one thread, so that it says which call was wrong. Many workers at
-//! once are in `run.rs`, where every message is checked as well.
+//! Every rival that passes messages delivers them, intact and in order: one story for each
+//! workload, run with each of its rivals in one thread, so that a failure names the wrong call.
+//! Many workers at once are in `run.rs`, where every message is checked as well.
 
 use std::{fs, path::Path};
 
@@ -53,7 +53,7 @@ fn with(name: &str, workload: &str, story: impl FnOnce(&mut [Box<dyn Port>], &Pa
     drop(server);
 }
 
-/// What comes until there are so many.
+/// The messages that arrive until there are `count`.
 fn receive(port: &mut dyn Port, count: usize) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     while all.len() < count {

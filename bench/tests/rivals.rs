@@ -1,4 +1,4 @@
-//! Every rival with keys and values returns right values: one story, told to each of them.
+//! Every rival with keys and values returns right values: one story, run with each of them.
 //!
 //! A comparison with a rival that was wrongly set up says nothing, so each must keep what it is
 //! given, overwrite it, delete it, find many at once, and do batches in order; and what one worker

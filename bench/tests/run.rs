@@ -36,7 +36,7 @@ fn results(arguments: &[&str]) -> Value {
     let output = run_in(directory.path(), &[arguments, &["--format", "json"]].concat());
     let errors = text(&output.stderr);
     assert!(output.status.success(), "{errors}");
-    // What is not compiled in was not asked for; `messages.rs` shows its tests as ignored.
+    // A rival that is not compiled in was not requested; `messages.rs` shows its tests as ignored.
     let absent = |line: &&str| line.starts_with("NOT RUN") && !line.contains("not compiled in");
     for line in errors.lines().filter(absent) {
         absent::tell(line);
@@ -145,7 +145,7 @@ fn messages_pass_between_many_workers() {
 }
 
 #[test]
-fn files_are_asked_for_at_the_same_rate_of_all_servers() {
+fn all_servers_get_requests_at_the_same_rate() {
     let all = results(&["files", "--keys", "400", "--rounds", "1", "--budget", "0.3"]);
     let systems = all["systems"].as_array().unwrap();
     for phase in ["files.1KiB.one", "files.1MiB.two", "files.mixed.two"] {
@@ -165,7 +165,7 @@ fn files_are_asked_for_at_the_same_rate_of_all_servers() {
         assert_eq!(system["rates"], systems[0]["rates"]);
         assert!(system["rates"][0][1].as_u64().unwrap() > 0);
     }
-    // So few requests are too little work to be told from ticks, which must be said.
+    // So few requests take less than a tick of processor time, which must be reported.
     let notes = all["notes"].as_array().unwrap();
     assert!(notes.iter().any(|note| note.as_str().unwrap().contains("ticks")), "{notes:?}");
 }

@@ -1,5 +1,5 @@
-//! The tests of the benchmark: that what is compared is right. One binary for all of them: see the
-//! library's `tests/suite.rs`.
+//! The tests of the benchmark: they check that the comparisons are valid. One binary for all of
+//! them: see the library's `tests/suite.rs`.
 
 mod absent;
 

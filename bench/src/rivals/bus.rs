@@ -81,7 +81,7 @@ impl Port for End {
         let incoming = self.incoming.as_mut().context("this worker only sends")?;
         each(&first(incoming)?);
         for count in 1..most {
-            // Whether it is empty or the sender has gone: the next call says so.
+            // It is empty or the sender has gone: the next call reports which.
             let Ok(message) = incoming.try_recv() else { return Ok(count) };
             each(&message);
         }

@@ -102,7 +102,7 @@ impl Port for Writer {
 struct Reader {
     collector: Collector,
     file: File,
-    /// Lines that the writers wrote; not what the log itself tells.
+    /// The lines of the writers, without the log's own lines.
     seen: Arc<AtomicU64>,
     expected: u64,
 }
@@ -125,7 +125,7 @@ impl Port for Reader {
     fn deliver(&mut self, lines: u64) -> Result<()> {
         self.expected += lines;
         while self.seen.load(Ordering::Relaxed) < self.expected {
-            // What it calls lost found no room and was written again: see the writer.
+            // Lines that it counts as lost found no room and were written again: see the writer.
             let round = self.collector.poll(&mut self.file)?;
             self.collector.pause(&round);
         }

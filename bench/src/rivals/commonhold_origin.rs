@@ -25,7 +25,8 @@ const MAP: &str = "table";
 const STREAM_BYTES: u64 = 64 << 20;
 /// Bytes of a change in the stream.
 const FRAME: u64 = 40 + (KEY + VALUE) as u64;
-/// The writer is so many changes ahead of the slowest replica at most, far less than the stream keeps.
+/// The most changes that the writer is ahead of the slowest replica, far less than the stream
+/// keeps.
 const AHEAD: u64 = 16_384;
 const PATIENCE: Duration = Duration::from_secs(20);
 const READ_BYTES: usize = 256 << 10;
@@ -141,13 +142,13 @@ impl Replicas {
     }
 }
 
-/// Waits until the origin has told all of the map, which is empty: what is set before would be told as part of it, and
-/// not as a change.
+/// Waits until the origin has sent the whole map, which is empty: a key that is set before would be
+/// sent as part of it, and not as a change.
 fn synchronised(tap: &mut Tap) -> Result<()> {
     let (start, mut buffer) = (Instant::now(), vec![0; READ_BYTES]);
     while tap.bytes() == 0 {
         let left = PATIENCE.saturating_sub(start.elapsed());
-        ensure!(!left.is_zero(), "the origin does not say that the map is empty");
+        ensure!(!left.is_zero(), "the origin does not report that the map is empty");
         let timeout = Timespec::try_from(left).ok();
         poll(&mut [PollFd::new(&tap.socket(), PollFlags::IN)], timeout.as_ref())
             .context("cannot wait for the origin")?;
@@ -172,7 +173,7 @@ impl Port for Replicas {
                     bail!("the origin has closed a connection");
                 }
             }
-            // Beside changes a little is said of the time: only the last of them tells.
+            // Besides changes the origin sends some clock frames: only the offset shows the end.
             waiting.retain(|tap| tap.bytes() < end || tap.offset() != Some(end));
         }
         Ok(())

@@ -75,7 +75,7 @@ impl Carrier for CommonholdQueue {
         let options = QueueOptions::new(ELEMENTS, ELEMENT_BYTES).queues(NAMES);
         let queue =
             hold.queues().open_or_create(QUEUE, options).context("cannot open the queue")?;
-        // What one has in flight borrows the queue. A worker opens one, and ends with it.
+        // An element in flight borrows the queue. A worker opens one, and ends with it.
         let queue: &'static Queue = Box::leak(Box::new(queue));
         let open = |seat| Ok(Box::new(End::new(queue, seat)?) as Box<dyn Port>);
         seats.map(open).collect()
@@ -117,7 +117,7 @@ impl End {
                 false => self.incoming.pull_timeout(WAIT)?,
             };
         }
-        bail!("no element came in all the time there is")
+        bail!("no element came within the time limit")
     }
 
     fn take_many(&mut self, most: usize) -> Result<()> {

@@ -15,7 +15,7 @@ use crate::{
 /// See the module.
 pub struct CommonholdServe;
 
-/// What it says once it serves.
+/// Its output once it serves.
 #[derive(Deserialize)]
 struct Listening {
     listening: Vec<String>,
@@ -65,12 +65,12 @@ impl Host for CommonholdServe {
         let log = place.join("serve.log");
         let answers = || listening(&log).is_some();
         let server = Server::start_family(&program, &arguments, &log, &answers)?;
-        let address = listening(&log).context("hold serve does not say where it listens")?;
+        let address = listening(&log).context("hold serve does not print its address")?;
         Ok(Service { server, address })
     }
 }
 
-/// Where it listens, if it has said so.
+/// Its address, if it has printed one.
 fn listening(log: &Path) -> Option<String> {
     let said = fs::read_to_string(log).ok()?;
     let mut lines = said.lines().filter_map(|line| serde_json::from_str::<Listening>(line).ok());

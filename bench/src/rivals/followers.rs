@@ -1,7 +1,7 @@
 //! Connections that only read, all of them by one thread.
 //!
-//! What comes is not looked at but for how much it is and how it ends: every change of the workload has the same length. Called by the
-//! rivals of the workload `replicate` that are servers.
+//! Only the number of received bytes and their end are checked: every change of the workload has
+//! the same length. Called by the rivals of the workload `replicate` that are servers.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use rustix::event::{PollFd, PollFlags, poll};
 
 const READ_BYTES: usize = 256 << 10;
-/// What a server may say behind the last change, such as a ping.
+/// The most bytes that a server may send after the last change, such as a ping.
 const MORE: usize = 256;
 
 /// See the module.
@@ -33,7 +33,8 @@ impl Followers {
         Followers { all, buffer: vec![0; READ_BYTES] }
     }
 
-    /// Reads until at least so many bytes have come to each, with `end` among the last: a server may say a little more of its own.
+    /// Reads until each has received at least this number of bytes, with `end` among the last: a
+    /// server may send a little more of its own.
     pub fn read(&mut self, bytes: u64, end: &[u8]) -> Result<()> {
         loop {
             let waits = |follower: &&mut Follower| !follower.has(bytes, end);

@@ -1,4 +1,4 @@
-//! hashbrown's `HashMap<Vec<u8>, Vec<u8>>`: what one process would use for itself.
+//! hashbrown's `HashMap<Vec<u8>, Vec<u8>>`: the usual choice within one process.
 //!
 //! It cannot be shared between processes, so its workers are threads of one process, behind a
 //! lock: a kinder case than ours, as nothing of it must survive a killed neighbour. Without a lock

@@ -2,9 +2,9 @@
 //!
 //! The kernel does it (PR_SET_PDEATHSIG, through `setpriv`), from that call on. A starter that is
 //! killed before the call, in the moments in which its child becomes another program, would be
-//! missed; so a shell looks afterwards whether it still is the parent, and only then becomes the
-//! program. Whoever dies before the look is noticed by it, and later by the kernel. The process is
-//! the same all the time, and so is its id.
+//! missed; so a shell checks afterwards whether the starter still is the parent, and only then
+//! becomes the program. The shell notices a starter that dies before this check, and the kernel one
+//! that dies later. The process is the same all the time, and so is its id.
 //!
 //! Invariant: no program started here outlives its starter. A *thread* starts it: that one must
 //! live as long as the program is needed. Called by the rivals that are programs of their own.
@@ -25,8 +25,8 @@ pub fn command(program: impl AsRef<OsStr>) -> Command {
     command_of(process::id(), "KILL", program)
 }
 
-/// The same for a program that has children of its own, and ends them when it is told to end: it is
-/// told by SIGTERM. Killed, it would leave them behind.
+/// The same for a program that has children of its own, and ends them on SIGTERM. Killed, it would
+/// leave them behind.
 pub fn family_command(program: impl AsRef<OsStr>) -> Command {
     command_of(process::id(), "TERM", program)
 }
@@ -38,7 +38,7 @@ fn command_of(parent: u32, signal: &str, program: impl AsRef<OsStr>) -> Command 
     command
 }
 
-/// Why nothing can be started, and what to do about it; `None` if it can.
+/// The reason why no program can be started, and the remedy; `None` if it can.
 pub fn missing() -> Option<String> {
     let missing = find(LAUNCHER).is_none();
     missing.then(|| format!("{LAUNCHER} is not installed: apt-get install util-linux"))
@@ -73,8 +73,8 @@ mod tests {
     }
 
     #[test]
-    fn a_starter_that_died_before_the_kernel_was_told_is_noticed() {
-        // For the child it is the same: its parent is another one than the one that it was told.
+    fn a_starter_that_died_early_is_detected() {
+        // For the child it is the same: its parent is not the one in its arguments.
         let mut child = started(command_of(process::id() + 1, "KILL", "sh"));
         let mut said = String::new();
         child.stdout.take().unwrap().read_to_string(&mut said).unwrap();

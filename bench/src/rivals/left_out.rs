@@ -1,4 +1,4 @@
-//! A rival that was not compiled, so that a run says that it is missing and how to have it.
+//! A rival that was not compiled in: a run reports that it is missing and how to get it.
 
 use std::{ops::Range, path::Path};
 

@@ -1,7 +1,7 @@
 //! LMDB through heed: a B+tree in a shared mapping, the nearest relative.
 //!
 //! It runs without any sync and with a writable map, which is its fastest setting, and with no
-//! protection from a crash of the system: the same promise as a memory hold. Keys come in ascending
+//! protection from a system crash: the same promise as a memory hold. Keys come in ascending
 //! order of bytes, which it likes best. One transaction per operation is the like of our calls; one
 //! per batch is the way to make it fast, at the price that the whole batch waits for the writer.
 //!
@@ -97,8 +97,8 @@ fn table(env: &Env) -> Result<Table> {
 fn environment(site: &Path) -> Result<Env> {
     let mut options = EnvOpenOptions::new();
     options.map_size(MAP_BYTES);
-    // SAFETY: see the module: nobody but this run's workers knows the file, each opens it once; what
-    // these flags give up is consistency after a crash of the system, and nobody reads it then.
+    // SAFETY: see the module: only this run's workers know the file, and each opens it once; these
+    // flags only give up consistency after a system crash, and no program reads the file then.
     unsafe {
         options.flags(EnvFlags::NO_SYNC | EnvFlags::WRITE_MAP);
         options.open(site).with_context(|| format!("cannot open LMDB in {}", site.display()))

@@ -1,8 +1,8 @@
 //! memcached over a unix socket, binary protocol, as that takes keys of any bytes.
 //!
-//! Depth 1 is a program that waits for each answer; depth 64 is one that hands 64 requests over
-//! before it reads, by the quiet forms, which answer only what is worth an answer. `get_many` is
-//! 64 quiet gets in both.
+//! Depth 1 is a program that waits for each answer; depth 64 is one that sends 64 requests before
+//! it reads, by the quiet forms, which answer only what is worth an answer. `get_many` is 64 quiet
+//! gets in both.
 
 use std::path::{Path, PathBuf};
 
@@ -83,7 +83,8 @@ impl Rival for Memcached {
         // -M: rather an error than a key that is silently gone.
         let mut arguments = vec!["-s", path, "-a", "0700", "-m", "8192", "-M", "-t", "2"];
         if rustix::process::geteuid().is_root() {
-            // It refuses to be root unless told; it is our own process on our own socket.
+            // It refuses to run as root without this option; it is our own process on our own
+            // socket.
             arguments.extend(["-u", "root"]);
         }
         let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
@@ -118,7 +119,7 @@ struct Answer {
 }
 
 impl Client {
-    /// `extras` are what SET sends between header and key: flags and time to live.
+    /// `extras` are the fields that SET sends between header and key: flags and time to live.
     fn ask(&mut self, code: u8, place: usize, extras: &[u8], key: &[u8], value: &[u8]) {
         let body = extras.len() + key.len() + value.len();
         let mut header = [0; HEADER_BYTES];
@@ -173,7 +174,7 @@ impl Client {
             match answer.code {
                 NOTHING => return Ok(()),
                 GET_QUIETLY => found(answer.place, &self.body),
-                // Only a failure is told; that nothing was there to delete is none for us.
+                // Only a failure is reported; a missing key to delete does not count as one here.
                 DELETE_QUIETLY if answer.status == STATUS_ABSENT => {}
                 other => bail!("memcached answered {other:#x} to quiet requests"),
             }

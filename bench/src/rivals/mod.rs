@@ -95,7 +95,7 @@ pub fn hosts() -> &'static [&'static dyn Host] {
     &HOSTS
 }
 
-/// All of them. Commonhold is there several times, once for each of its structures.
+/// All of them. Commonhold occurs several times, once for each of its structures.
 pub fn all() -> impl Iterator<Item = &'static dyn Rival> {
     let keepers = KEEPERS.iter().map(|one| *one as &dyn Rival);
     let carriers = CARRIERS.iter().map(|one| *one as &dyn Rival);
@@ -105,7 +105,7 @@ pub fn all() -> impl Iterator<Item = &'static dyn Rival> {
 /// The keeper of that name.
 ///
 /// # Errors
-/// If there is none; the message lists the rivals that there are.
+/// If there is none; the message lists all rivals.
 pub fn keeper(name: &str) -> Result<&'static dyn Keeper> {
     KEEPERS.iter().copied().find(|rival| rival.name() == name).with_context(|| unknown(name))
 }
@@ -113,7 +113,7 @@ pub fn keeper(name: &str) -> Result<&'static dyn Keeper> {
 /// The carrier of that name in that workload.
 ///
 /// # Errors
-/// If there is none; the message lists the rivals that there are.
+/// If there is none; the message lists all rivals.
 pub fn carrier(name: &str, workload: &str) -> Result<&'static dyn Carrier> {
     let mut carriers = CARRIERS.iter().copied();
     carriers
@@ -124,12 +124,12 @@ pub fn carrier(name: &str, workload: &str) -> Result<&'static dyn Carrier> {
 /// The host of that name.
 ///
 /// # Errors
-/// If there is none; the message lists the rivals that there are.
+/// If there is none; the message lists all rivals.
 pub fn host(name: &str) -> Result<&'static dyn Host> {
     HOSTS.iter().copied().find(|rival| rival.name() == name).with_context(|| unknown(name))
 }
 
-/// What to say to a name that no rival has.
+/// The message for a name that no rival has.
 pub fn unknown(name: &str) -> String {
     let mut names: Vec<_> = all().map(Rival::name).collect();
     let mut seen = std::collections::BTreeSet::new();

@@ -1,4 +1,4 @@
-//! A plain file behind the standard library's mutex: what one would write without thinking of a
+//! A plain file behind the standard library's mutex: the simplest code without a
 //! log. Each line is one call of the kernel, made by the writer; then it is in the file.
 
 use std::{

@@ -1,4 +1,5 @@
-//! NATS: one who publishes on a subject, sixteen who have subscribed to it. It has no table: what it does is to pass on.
+//! NATS: one publisher on a subject, sixteen subscribers. It has no table; it only passes messages
+//! on.
 
 use std::{
     fs,
@@ -60,7 +61,8 @@ impl Rival for Nats {
     }
 
     fn prepare(&self, site: &Path, _shape: &Shape) -> Result<Option<Server>> {
-        // It has no unix sockets. Free a moment ago is free enough: if it is not, it says so.
+        // It has no unix sockets. A port that was free a moment ago is probably still free;
+        // otherwise the server reports it.
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no port is free")?;
         let port = free.local_addr()?.port();
         drop(free);
@@ -89,7 +91,7 @@ impl Carrier for Nats {
     }
 }
 
-/// Connects, says `words`, and waits until all of it has been heard.
+/// Connects, sends `words`, and waits until the server has processed all of them.
 fn connect(site: &Path, words: &[u8]) -> Result<TcpStream> {
     let port = fs::read_to_string(port_file(site)).context("its port is not noted")?;
     let port: u16 = port.parse().context("its port is no number")?;

@@ -1,7 +1,7 @@
 //! redb: a B-tree in a file, in pure Rust.
 //!
 //! A database belongs to one process, so its workers are threads of one process. It runs with
-//! `Durability::None`, its fastest setting: nothing is promised after a crash of the system, as in
+//! `Durability::None`, its fastest setting: nothing is promised after a system crash, as in
 //! a memory hold.
 
 use std::{path::Path, sync::Arc};
@@ -153,8 +153,8 @@ impl Store for Tree {
         })
     }
 
-    /// What was committed without durability is not in the file before something is committed with it.
-    fn settle(&mut self) -> Result<()> {
+    /// Commits without durability are not in the file before a commit with durability.
+    fn flush(&mut self) -> Result<()> {
         Ok(self.database.begin_write()?.commit()?)
     }
 }

@@ -1,6 +1,6 @@
 //! Redis over a unix socket, protocol RESP2.
 //!
-//! Depth 1 is a program that waits for each answer; depth 64 is one that hands 64 commands over
+//! Depth 1 is a program that waits for each answer; depth 64 is one that sends 64 commands
 //! before it reads. `get_many` is one MGET in both.
 
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Redis with sixteen replicas, as far as their primary can tell: connections that said `SYNC`, got the (empty) table, and read
-//! what the primary passes on.
+//! Redis with sixteen replicas, from the primary's point of view: connections that sent `SYNC`,
+//! received the (empty) table, and read the changes that the primary sends.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -25,7 +25,7 @@ const PROGRAM: &str = "redis-server";
 /// Commands in one write.
 const BATCH: usize = 64;
 const CONFIRMED: &[u8] = b"+OK\r\n";
-/// What comes before the first change.
+/// The bytes before the first change.
 const SELECT: &str = "*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n";
 
 /// See the module.

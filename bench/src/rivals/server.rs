@@ -39,7 +39,7 @@ impl Server {
         Server::start_when(program, arguments, &socket.with_extension("log"), &answers)
     }
 
-    /// The same, when `answers` says that it does; what it says goes to the file `log`.
+    /// The same, once `answers` reports that it does; its output goes to the file `log`.
     pub fn start_when(
         program: &str,
         arguments: &[String],
@@ -92,7 +92,7 @@ impl Server {
     }
 }
 
-/// Starts it; what it says goes to the file `log`.
+/// Starts it; its output goes to the file `log`.
 fn started(mut command: Command, arguments: &[String], log: &Path) -> Result<Child> {
     let output = fs::File::create(log).context("cannot make the server's log file")?;
     command.args(arguments).stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
@@ -120,7 +120,7 @@ pub fn missing(program: &str, package: &str) -> Option<String> {
     leash::missing()
 }
 
-/// What `program --version` says first.
+/// The first line of `program --version`.
 pub fn version(program: &str) -> Result<String> {
     let output = Command::new(program).arg("--version").output();
     let output = output.with_context(|| format!("cannot run {program} --version"))?;
@@ -128,7 +128,7 @@ pub fn version(program: &str) -> Result<String> {
     Ok(said.lines().next().unwrap_or("unknown").trim().to_owned())
 }
 
-/// Where the program lies.
+/// The path of the program.
 pub fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())

@@ -1,4 +1,4 @@
-//! A connection to a server: what is to be sent and what has come, each in one buffer.
+//! A connection to a server: outgoing and received bytes, each in one buffer.
 //!
 //! The clients of redis and memcached are written here rather than taken from a crate so that they
 //! cost the rivals as little as possible, and so that a pipeline is exactly one write and as few
@@ -68,7 +68,7 @@ impl Socket {
         }
     }
 
-    /// Makes room for `count` bytes from `taken` on, and reads what there is.
+    /// Makes room for `count` bytes from `taken` on, and reads the available bytes.
     fn receive(&mut self, count: usize) -> Result<()> {
         if self.taken == self.filled {
             (self.taken, self.filled) = (0, 0);

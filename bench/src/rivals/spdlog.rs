@@ -1,10 +1,10 @@
 //! spdlog's asynchronous logger, in C++: lines go through a queue to a thread that formats and
 //! writes them.
 //!
-//! A small driver beside this file plays the workload, as `unsafe` is not for a benchmark. It is
-//! compiled with g++ the first time it is needed, next to this program, and started on a [`leash`],
-//! so that the kernel ends it with its worker. Its lines, its bursts and
-//! its pauses are those of the workload, which tells them; it answers with the times.
+//! A small driver next to this file runs the workload, because a benchmark should not need
+//! `unsafe`. It is compiled with g++ the first time it is needed, next to this program, and started
+//! on a [`leash`], so that the kernel ends it with its worker. Its lines, its bursts and its pauses
+//! are those of the workload, which sends them; it answers with the times.
 
 use std::{
     fs,
@@ -32,7 +32,7 @@ use crate::{
 const DRIVER: &str = include_str!("spdlog.cc");
 const COMPILER: &str = "g++";
 const HEADER: &str = "/usr/include/spdlog/version.h";
-/// As Debian's package is to be used: the compiled library, and fmt beside it.
+/// As Debian's package is meant to be used: the compiled library, and fmt as a separate library.
 const FLAGS: [&str; 7] = [
     "-std=c++17",
     "-O2",
@@ -94,7 +94,7 @@ impl Rival for Spdlog {
     }
 }
 
-/// The driver, compiled anew if it is older than this program.
+/// The driver, compiled again if it is older than this program.
 fn compiled() -> Result<PathBuf> {
     let ours = std::env::current_exe().context("cannot find this program's own file")?;
     let driver = ours.with_file_name("commonhold-bench-spdlog");
@@ -137,7 +137,7 @@ impl Carrier for Spdlog {
     }
 }
 
-/// Stands for a writer, who is a thread of the driver.
+/// Stands for a writer, which is a thread of the driver.
 struct Idle;
 
 impl Port for Idle {
@@ -189,7 +189,7 @@ impl Port for Driver {
         self.answers.read_line(&mut answer).context("cannot hear the driver")?;
         ensure!(answer.ends_with('\n'), "the driver ended without an answer");
         for time in answer.split_whitespace() {
-            tally.record(time.parse().context("the driver's answer is not understood")?)?;
+            tally.record(time.parse().context("the driver's answer cannot be parsed")?)?;
         }
         tally.operations += lines * self.writers;
         Ok(true)

@@ -25,7 +25,7 @@ use crate::{
     workloads::message,
 };
 
-/// What is read at a time at most: what a pipe holds.
+/// The most bytes of one read: the capacity of a pipe.
 const BUFFER_BYTES: usize = 64 << 10;
 const BETWEEN_TRIES: Duration = Duration::from_millis(1);
 const LIMIT: Duration = Duration::from_secs(20);
@@ -98,7 +98,7 @@ fn pipe_of(site: &Path, sender: u64) -> PathBuf {
     site.join(format!("from-{sender}"))
 }
 
-/// For both, reading and writing: so opening waits for nobody, and needs no order.
+/// Opened for both reading and writing, so that opening does not wait, and needs no order.
 fn pipe(site: &Path, sender: u64) -> Result<File> {
     let file = OpenOptions::new().read(true).write(true).open(pipe_of(site, sender));
     file.context("cannot open a pipe")
@@ -116,7 +116,7 @@ fn socket_ends(site: &Path, seats: Range<u64>) -> Result<Vec<Box<dyn Port>>> {
     streams.map(end).collect()
 }
 
-/// The other process may not listen yet, and can tell nobody when it does.
+/// The other process may not listen yet, and cannot announce when it does.
 fn connect(path: &Path) -> Result<UnixStream> {
     let start = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! The standard library's bounded channel: what threads of one process would use.
+//! The standard library's bounded channel: the usual choice between threads of one process.
 //!
 //! It cannot be shared between processes, so its workers are threads of one: a kinder case than
 //! ours. In `channel` it carries messages, in `queue` the numbers of elements.
@@ -100,7 +100,7 @@ impl<const BYTES: usize> Port for End<BYTES> {
     fn receive(&mut self, most: usize, each: Each<'_>) -> Result<usize> {
         each(&self.incoming.recv().context("the sender has gone")?);
         for count in 1..most {
-            // Whether it is empty or the sender has gone: the next call says so.
+            // It is empty or the sender has gone: the next call reports which.
             let Ok(message) = self.incoming.try_recv() else { return Ok(count) };
             each(&message);
         }

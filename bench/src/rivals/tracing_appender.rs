@@ -1,8 +1,8 @@
 //! The writer of the crate `tracing-appender` that does not block: lines go through a channel to a
 //! thread that writes them.
 //!
-//! It serves the threads of one process. It is told to wait rather than to lose lines; and its file
-//! is buffered, as its thread flushes whenever it has nothing more to do.
+//! It serves the threads of one process. It is configured to wait rather than to lose lines; and
+//! its file is buffered, as its thread flushes whenever it has nothing more to do.
 
 use std::{
     fs::{self, File},

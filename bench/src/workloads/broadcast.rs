@@ -1,4 +1,4 @@
-//! Messages of 32 bytes from one to two, each of whom receives them all.
+//! Messages of 32 bytes from one sender to two receivers, which both receive all of them.
 //!
 //! stream: as in the workload `channel`, with worker 2 as a second receiver. A message counts once.
 //! Only rivals that give every message to every receiver take part.

@@ -11,7 +11,7 @@ use anyhow::{Result, bail};
 use super::{OfMessages, Quantile, Workload, message::message, tally::Tally};
 use crate::{messages::Port, rival::Shape};
 
-/// A receiver takes so many at a time, if they are there.
+/// The most messages that a receiver takes at a time.
 const MOST: usize = 1000;
 
 /// See the module.

@@ -28,7 +28,7 @@ impl Workload for DecimalLoop {
     }
 
     fn shape(&self, asked: Shape) -> Shape {
-        // Twice the pairs asked for: the usual million makes the 2 million of the original.
+        // Twice the requested pairs: the usual million makes the 2 million of the original.
         let keys = 2 * asked.workers * asked.keys;
         Shape { workers: 1, keys, fixed: false, in_file: true, ..asked }
     }

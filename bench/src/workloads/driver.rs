@@ -66,7 +66,7 @@ pub struct Driver<'a> {
     pub store: &'a mut dyn Store,
     /// How many steps go at a time.
     pub batch: usize,
-    /// What comes of it.
+    /// The result.
     pub tally: Tally,
 }
 
@@ -160,7 +160,7 @@ impl Driver<'_> {
             hits += 1;
             match expected.get(at).copied().flatten() {
                 Some(expected) => tally.check(value, expected.bytes()),
-                // An answer to what was no question.
+                // An answer without a request.
                 None => tally.wrong += 1,
             }
         })?;

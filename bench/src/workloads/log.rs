@@ -2,8 +2,9 @@
 //!
 //! Workers 0 to W-1 write, the last one sees to it that everything arrives in the file, whatever
 //! that takes with the rival. burst: 1000 lines at a time with pauses between, so that no buffer is
-//! full: what a line costs its writer, the front end. flood: as fast as it goes until the last
-//! line is in the file. Who finds no room waits; no line is lost, which the file is read for.
+//! full: the cost of a line to its writer, the front end. flood: as fast as it goes until the last
+//! line is in the file. A writer without room waits; no line is lost, which reading the file
+//! verifies.
 
 use std::{
     fs::File,
@@ -18,7 +19,7 @@ use anyhow::{Context, Result, bail, ensure};
 use super::{OfMessages, Quantile, Workload, tally::Tally};
 use crate::{messages::Port, rival::Shape};
 
-/// Bytes of a line, its end included; what a rival puts in front of it comes on top.
+/// Bytes of a line, including its newline; a rival's prefix is added to it.
 pub const LINE_BYTES: usize = 100;
 /// Lines of a burst.
 pub const BURST: u64 = 1000;
@@ -96,7 +97,7 @@ impl OfMessages for Log {
 /// Lines of each writer.
 fn lines(phase: &str, shape: &Shape) -> Result<u64> {
     match phase {
-        // Whole bursts, but one that is shorter if only so much was asked for.
+        // Whole bursts, but a shorter one if fewer lines were requested.
         "burst" => Ok(match shape.keys / BURST {
             0 => shape.keys,
             bursts => bursts.min(BURSTS) * BURST,
@@ -133,7 +134,7 @@ fn write(line: &mut Line, count: u64, port: &mut dyn Port, tally: &mut Tally) ->
     port.flush()
 }
 
-/// A line whose number goes up in place, as making it must not be what is measured.
+/// A line whose number is incremented in place, because formatting it must not be measured.
 pub struct Line {
     text: [u8; LINE_BYTES],
     last_digit: usize,
@@ -149,12 +150,12 @@ impl Line {
         Line { text, last_digit: front.len() - 2 }
     }
 
-    /// As it is now, with its end.
+    /// The line now, with its newline.
     pub fn text(&self) -> &[u8] {
         &self.text
     }
 
-    /// Where its number lies.
+    /// The position of its number.
     pub fn digits(&self) -> std::ops::RangeInclusive<usize> {
         self.last_digit + 1 - DIGITS..=self.last_digit
     }
@@ -187,7 +188,7 @@ fn all_there(mut file: impl BufRead, phase: &str, writers: u64, lines: u64) -> R
         if let Some(at) = found {
             let mut pairs = expected.iter_mut().zip(&mut counts);
             let Some((line, count)) = pairs.find(|(line, _)| line.text[..] == text[at..]) else {
-                bail!("a line nobody wrote, or not at this place: {}", text.escape_ascii());
+                bail!("a line that no writer wrote, or not at this place: {}", text.escape_ascii());
             };
             line.next();
             *count += 1;

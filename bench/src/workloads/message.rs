@@ -1,7 +1,7 @@
 //! The message that the workloads send: 32 bytes that prove themselves.
 //!
 //! Invariant: no two messages are equal, and no piece of one fits into another, so that a receiver
-//! sees what is lost, doubled, out of order or torn.
+//! detects messages that are lost, duplicated, out of order or torn.
 
 /// Bytes of a message.
 pub const BYTES: usize = 32;

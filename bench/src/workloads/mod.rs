@@ -30,7 +30,7 @@ pub mod queue;
 pub mod replicate;
 pub mod tally;
 
-/// What all workloads have in common.
+/// The common part of all workloads.
 pub trait Workload: Sync {
     /// Its name on the command line and, with the phase's behind it, in the JSON.
     fn name(&self) -> &'static str;
@@ -38,10 +38,10 @@ pub trait Workload: Sync {
     /// Its phases in order. All workers start a phase together.
     fn phases(&self) -> &'static [&'static str];
 
-    /// What this workload makes of what was asked on the command line.
+    /// This workload's shape for the options of the command line.
     fn shape(&self, asked: Shape) -> Shape;
 
-    /// What [`Shape::keys`] counts.
+    /// The unit of [`Shape::keys`].
     fn counts(&self) -> &'static str {
         "keys"
     }
@@ -67,13 +67,13 @@ pub trait Workload: Sync {
         None
     }
 
-    /// What a phase does at the slowest one's pace, in so many seconds and with so many requests at
-    /// most, if there is a pace.
+    /// The load of a phase at the slowest system's pace, with limits of seconds and requests, if
+    /// there is a pace.
     fn load(&self, _pace: f64, _budget_seconds: f64, _most: u64) -> Load {
         Load::default()
     }
 
-    /// What is reported of single times, if there are any.
+    /// The metrics of single times, if there are any.
     fn quantiles(&self, _phase: &str) -> &'static [Quantile] {
         &[
             Quantile { metric: "latency_ns_p9999", quantile: 0.9999, per: 1 },
@@ -82,13 +82,13 @@ pub trait Workload: Sync {
     }
 }
 
-/// One figure made of many times.
+/// One metric of many times.
 pub struct Quantile {
     /// Its metric.
     pub metric: &'static str,
     /// Which of the times, in their order: 0 the shortest, 1 the longest.
     pub quantile: f64,
-    /// So many operations were timed at once.
+    /// The number of operations that were timed together.
     pub per: u64,
 }
 
@@ -100,9 +100,9 @@ pub trait OfStores: Workload {
 
 static OF_STORES: [&dyn OfStores; 3] = [&map::Map, &decimal_loop::DecimalLoop, &private::Private];
 
-/// A workload over what passes messages.
+/// A workload over systems that pass messages.
 pub trait OfMessages: Workload {
-    /// Does what the worker of that number does in one phase.
+    /// Runs the worker of that number in one phase.
     fn run(
         &self,
         phase: &str,
@@ -112,7 +112,7 @@ pub trait OfMessages: Workload {
         tally: &mut Tally,
     ) -> Result<()>;
 
-    /// Checks what can only be checked when the phase is over, outside its time.
+    /// Runs the checks that are possible only after the phase, outside its time.
     fn check(&self, _phase: &str, _seat: u64, _shape: &Shape, _site: &Path) -> Result<()> {
         Ok(())
     }
@@ -144,7 +144,7 @@ pub fn names() -> Vec<&'static str> {
 /// The one of that name.
 ///
 /// # Errors
-/// If there is none; the message lists those that there are.
+/// If there is none; the message lists all workloads.
 pub fn named(name: &str) -> Result<&'static dyn Workload> {
     all().find(|workload| workload.name() == name).with_context(|| unknown(name))
 }

@@ -1,4 +1,5 @@
-//! One process for itself: random get and copy, beside the hash table it would otherwise use.
+//! One process for itself: random get and copy, compared with the hash table that it would
+//! otherwise use.
 //!
 //! load: ascending 4-byte keys, value equal to the key. get_copy: random keys, the value copied
 //! into a vector that is used again. get_owned: the same, each value as a fresh vector, which is

@@ -1,9 +1,9 @@
 //! Elements moved between two: from a to b, and back from b to a.
 //!
-//! Worker 0 begins with all elements and passes each on to worker 1, who passes it back. one: taken
-//! and given one at a time. many: up to 1000 at a time, by the best means that the rival has, which
-//! may be one at a time. A move by either worker is one operation. An element is known by its
-//! number, as it is with 4 bytes here; nobody touches what else it may have.
+//! Worker 0 begins with all elements and passes each on to worker 1, which passes it back. one:
+//! taken and given one at a time. many: up to 1000 at a time, by the best means that the rival has,
+//! which may be one at a time. A move by either worker is one operation. An element is known by its
+//! number, as it is with 4 bytes here; no worker touches its other bytes.
 
 use anyhow::{Result, bail};
 
@@ -58,7 +58,7 @@ impl OfMessages for Queue {
     }
 }
 
-/// Takes so many elements and gives each to the other.
+/// Takes a number of elements and passes each to the other worker.
 fn pass_on(
     turns: std::ops::Range<u64>,
     most: usize,
@@ -81,7 +81,7 @@ fn pass_on(
     port.flush()
 }
 
-/// What comes at that turn.
+/// The element of that turn.
 fn number(turn: u64) -> [u8; 4] {
     ((turn % u64::from(ELEMENTS)) as u32).to_le_bytes()
 }

@@ -1,4 +1,4 @@
-//! Changes of a table, sent to sixteen that follow it: keys of 16 bytes, values of 64.
+//! Changes of a table, sent to sixteen followers: keys of 16 bytes, values of 64.
 //!
 //! stream: worker 1 sets keys, 65,536 different ones in turn; worker 2 has sixteen connections, as replicas or subscribers have
 //! them, and reads what comes with one thread, without doing anything with it. The phase is over when all of it has come to

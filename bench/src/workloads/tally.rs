@@ -1,4 +1,5 @@
-//! What a worker did and saw in one phase; or, of a server, what its client found.
+//! The work and the findings of a worker in one phase; or, for a server, the findings of its
+//! client.
 //!
 //! The workloads fill it in; the team makes one for each worker and adds them up.
 
@@ -6,7 +7,7 @@ use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// What a worker did and saw.
+/// The work and the findings of a worker.
 pub struct Tally {
     /// Operations as the workload counts them.
     pub operations: u64,
@@ -14,19 +15,19 @@ pub struct Tally {
     pub wrong: u64,
     /// Keys that should have been there.
     pub absent: u64,
-    /// Nanoseconds of whatever the workload times one by one, if that is asked for.
+    /// Nanoseconds of the operations that the workload times one by one, if requested.
     pub times: Option<Histogram<u64>>,
 }
 
 impl Tally {
-    /// An empty one; `timed` says whether single times are wanted.
+    /// An empty one; `timed` requests single times.
     pub fn new(timed: bool) -> Result<Tally> {
         let times = timed.then(|| Histogram::new(3)).transpose();
         let times = times.context("cannot make a histogram")?;
         Ok(Tally { operations: 0, wrong: 0, absent: 0, times })
     }
 
-    /// Compares what came back.
+    /// Verifies the answer.
     pub fn check(&mut self, value: &[u8], expected: &[u8]) {
         self.wrong += u64::from(value != expected);
     }
@@ -38,14 +39,14 @@ impl Tally {
     }
 }
 
-/// What a client found of a server that it did not only count and time.
+/// A client's findings about a server besides counts and times.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Findings {
     /// Requests that were answered, and rightly so.
     pub operations: u64,
-    /// What is reported as it is.
+    /// The values that are reported unchanged.
     pub figures: Vec<Figure>,
-    /// What casts doubt on a figure.
+    /// Remarks that cast doubt on a result.
     pub notes: Vec<String>,
 }
 

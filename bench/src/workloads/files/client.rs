@@ -1,7 +1,7 @@
 //! The client of all file servers: `hold bench files`, as a process of its own.
 //!
-//! It is told where to ask and which process to charge, and knows nothing else of who serves. What it
-//! says is the JSON that it says to anybody. Called by the workload only.
+//! It gets the address and the process of the server, and knows nothing else about it. Its output
+//! is its usual JSON. Called by the workload only.
 
 use std::{path::Path, process::Stdio};
 
@@ -11,29 +11,29 @@ use serde_json::Value;
 use super::sets::Set;
 use crate::{rivals::leash, served::Service};
 
-/// The unit in which Linux tells processor time.
+/// The unit in which Linux reports processor time.
 pub const TICK_SECONDS: f64 = 0.01;
 /// Threads of the client, and connections of each: enough that the server never waits for them.
 const THREADS: &str = "2";
 const CONNECTIONS: &str = "16";
 
-/// Who asks whom for what.
+/// The client, the server and the files.
 pub struct Client<'a> {
     /// `hold`.
     pub program: &'a Path,
-    /// What the server serves.
+    /// The served files.
     pub files: &'a Path,
-    /// Which of it is asked for how often.
+    /// The distribution of the requests.
     pub set: &'a Set,
     /// The server.
     pub service: &'a Service,
 }
 
-/// What came back, by metric.
+/// The results, by metric.
 pub struct Answers(Vec<Value>);
 
 impl Client<'_> {
-    /// Sends so many requests, in a closed loop or at a rate per second.
+    /// Sends a number of requests, in a closed loop or at a rate per second.
     ///
     /// # Errors
     /// If one is not answered, or with other bytes than are in the file.
@@ -41,7 +41,7 @@ impl Client<'_> {
         self.request(requests, rate, self.set.zipf)
     }
 
-    /// Sends so many, for all files alike, whichever are asked for often later.
+    /// Sends a number of requests, uniformly for all files, whichever are popular later.
     ///
     /// # Errors
     /// As [`Client::ask`].
@@ -74,11 +74,11 @@ impl Answers {
     pub fn value(&self, metric: &str) -> Result<f64> {
         let found = self.0.iter().find(|one| one["metric"] == metric);
         let value = found.and_then(|one| one["value"].as_f64());
-        value.with_context(|| format!("hold bench files says nothing of {metric}"))
+        value.with_context(|| format!("hold bench files does not report {metric}"))
     }
 }
 
-/// Runs `hold bench files` over a directory; what it said.
+/// Runs `hold bench files` on a directory; returns its output.
 pub fn files(
     program: &Path,
     directory: &Path,
@@ -94,5 +94,5 @@ pub fn files(
         .with_context(|| format!("cannot start {}", program.display()))?;
     let trouble = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "hold bench files: {}", trouble.trim());
-    serde_json::from_slice(&output.stdout).context("hold bench files says something else than JSON")
+    serde_json::from_slice(&output.stdout).context("expected JSON from hold bench files")
 }

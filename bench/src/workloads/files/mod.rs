@@ -1,11 +1,12 @@
-//! Files of a directory, served by a server with one or two workers and asked for by one client.
+//! Files of a directory, served by a server with one or two workers and requested by one client.
 //!
 //! A phase is a set of files (see [`sets`]) and a number of workers; each has a fresh server, which
-//! is asked for a while before anything counts. Then twice: a closed loop (the next request as soon
-//! as one is answered), which tells requests per second of the server's processor time; and a rate
-//! that all systems reach, which tells latencies at equal load. The rate is a part of what the
-//! slowest system reached in the pilot. Latency counts from when a request was due, not from when it
-//! was sent. Every body is verified by its hash. The client is `hold bench files` (see [`client`]).
+//! gets requests for a while before anything counts. Then there are two loads: a closed loop (the
+//! next request as soon as one is answered), which gives requests per second of the server's
+//! processor time; and a rate that all systems reach, which gives latencies at equal load. The rate
+//! is a part of what the slowest system reached in the pilot. Latency counts from the due time of a
+//! request, not from its sending. Every body is verified by its hash. The client is `hold bench
+//! files` (see [`client`]).
 
 use std::{fs, path::Path};
 
@@ -23,7 +24,7 @@ use sets::Set;
 pub mod client;
 pub mod sets;
 
-/// What the pilot is for.
+/// The purpose of the pilot.
 const PACE: &str = "requests_per_s";
 const COST: &str = "requests_per_server_cpu_s";
 /// At this part of the slowest one's pace latencies are taken.
@@ -67,7 +68,7 @@ impl Workload for Files {
         "requests at most"
     }
 
-    /// What it finds it reports by itself.
+    /// It reports its findings itself.
     fn rate(&self, _phase: &str) -> Option<&'static str> {
         None
     }
@@ -102,7 +103,7 @@ impl OfServers for Files {
     }
 }
 
-/// The set and the number of workers that a phase's name tells.
+/// The set and the number of workers in a phase's name.
 fn parts(phase: &str) -> Result<(&'static Set, u64)> {
     let unknown = || format!("the workload files has no phase {phase:?}");
     let (set, workers) = phase.split_once('.').with_context(unknown)?;
@@ -150,7 +151,7 @@ fn per_second_of_server(answers: &Answers, of: &str, findings: &mut Findings) ->
             "{of}: the server used {seconds:.2} s of processor time, in ticks of 10 ms: raise --budget"
         ));
     }
-    // What is less than a tick is not seen; then this is the least it can be.
+    // Less than a tick is not visible; then this is the lower bound.
     Ok(answers.value("answered")? / seconds.max(client::TICK_SECONDS))
 }
 

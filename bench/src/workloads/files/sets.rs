@@ -16,8 +16,8 @@ pub struct Set {
     pub files: u64,
     /// Their sizes in bytes, in turn.
     pub sizes: &'static [u64],
-    /// Rank K is asked for in proportion to 1 / K^S; 0 is all alike. Rank and size have nothing to
-    /// do with each other.
+    /// Rank K is requested in proportion to 1 / K^S; 0 means uniformly. Rank and size are
+    /// independent.
     pub zipf: f64,
 }
 
@@ -40,7 +40,7 @@ impl Set {
         self.sizes.iter().sum::<u64>() / self.sizes.len() as u64
     }
 
-    /// Makes them, but so many at most.
+    /// Creates them, up to a limit.
     pub fn make(&self, ground: &Ground, most: u64) -> Result<()> {
         let sizes: Vec<String> = self.sizes.iter().map(u64::to_string).collect();
         let count = self.files.min(most).to_string();
