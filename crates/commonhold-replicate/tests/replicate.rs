@@ -300,7 +300,7 @@ fn a_watermark_collects_and_a_delay_ends_that() {
 }
 
 #[test]
-fn only_who_knows_the_secret_is_served() {
+fn only_replicas_with_the_secret_are_served() {
     let secret = |text: &str| Some(Secret::new(text));
     let source = Source::with(MapOptions::general(), |options| options.secret = secret("right"));
     source.map.set("a", "1").unwrap();

@@ -113,7 +113,7 @@ impl<'a, E: ReplicaEvents> Conversation<'a, E> {
                 continue;
             }
             self.hear_in_time().map_err(|Broken(why)| match challenge {
-                Some(_) => Broken(format!("{why}: does it have the same secret?")),
+                Some(_) => Broken(format!("{why}; check that both sides have the same secret")),
                 None => Broken(why),
             })?;
         }

@@ -126,7 +126,7 @@ pub(crate) fn open(
     let channel = Channel { bound: Arc::new(bound) };
     if options.is_some_and(|options| options != channel.options()) {
         let text = format!(
-            "channel '{name}' exists with a ring of {} bytes; open it with that",
+            "channel '{name}' exists with a ring of {} bytes; open it with that size",
             channel.options().ring_bytes
         );
         return Err(Error::new(ErrorKind::Mismatch, text));

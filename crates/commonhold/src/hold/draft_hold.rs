@@ -32,7 +32,7 @@ pub(crate) fn build<T>(
 /// Makes the new name of the hold durable.
 pub(crate) fn sync_name(placed: &Placed, target: &Path) -> Result<()> {
     placed.sync().map_err(|e| {
-        let doing = "is complete, but a crash of the system may undo its name; run 'sync' until it \
+        let doing = "is complete, but a system crash may undo its name; run 'sync' until it \
                      succeeds";
         failed(target, doing, &e)
     })

@@ -70,7 +70,7 @@ impl QueueOptions {
             return invalid("two of its queues have the same name");
         }
         if !self.names.contains(&self.orphans) {
-            return invalid("the queue for orphans is not one of its queues");
+            return invalid("the orphan queue is not one of its queues");
         }
         Ok(())
     }

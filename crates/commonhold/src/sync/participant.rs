@@ -174,7 +174,7 @@ pub(crate) fn ask_dead(space: &Space, owner: Owner) -> Result<bool> {
     let locked = byte_lock::is_locked(space.file(), participant_byte(owner.slot()));
     locked.map(|locked| !locked).map_err(|e| {
         let (path, pid) = (space.file().path().display(), slot.pid.load(Ordering::Relaxed));
-        Error::os(format!("{path}: asking whether process {pid} lives"), &e)
+        Error::os(format!("{path}: checking whether process {pid} lives"), &e)
     })
 }
 
