@@ -220,7 +220,7 @@ pub enum Subcommand {
     /// Create a database from a directory, for 'hold serve --files sqlite'
     #[command(after_help = flowing(serve::import::EXAMPLES))]
     ServeImport(serve::import::Args),
-    /// Show a hold in the browser, live, and export metrics to Prometheus
+    /// Show a live view of a hold in the browser, and export metrics to Prometheus
     #[command(after_help = flowing(monitor::EXAMPLES))]
     Monitor(monitor::Args),
     /// Copy all maps of a hold to a file, as they are at one instant, while others write
@@ -235,7 +235,7 @@ pub enum Subcommand {
     /// Check a hold for damage
     #[command(after_help = flowing(check::EXAMPLES))]
     Check(check::Args),
-    /// Clean up after killed processes; after a system crash, salvage what is intact
+    /// Clean up after killed processes; after a system crash, salvage the intact records
     #[command(after_help = flowing(repair::EXAMPLES))]
     Repair(repair::Args),
     /// Delete a map, queue, channel or log, or a whole hold

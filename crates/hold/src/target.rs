@@ -168,7 +168,7 @@ fn or_make(error: commonhold::Error, kind: StructureKind, name: &StructureName) 
 /// The form of keys and values in arguments and on the terminal.
 #[derive(clap::Args, Debug, Clone, Copy, Default)]
 pub struct Hex {
-    /// Keys and values are hexadecimal digits, in arguments and in text output
+    /// Use hexadecimal digits for keys and values, in arguments and in text output
     #[arg(long)]
     pub hex: bool,
 }

@@ -16,7 +16,7 @@ Examples:
 /// Options of `hold completions`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The shell
+    /// The shell to print completions for
     #[arg(value_name = "SHELL", value_enum)]
     shell: Shell,
 }

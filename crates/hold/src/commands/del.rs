@@ -28,7 +28,7 @@ pub struct Args {
     #[arg(value_name = "KEY", required = true, allow_negative_numbers = true)]
     keys: Vec<OsString>,
 
-    /// Only if the key's value is VALUE now
+    /// Delete only if the key's present value is VALUE
     #[arg(long = "if", value_name = "VALUE", allow_negative_numbers = true)]
     if_value: Option<OsString>,
 

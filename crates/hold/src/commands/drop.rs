@@ -29,7 +29,7 @@ pub struct Args {
     #[arg(value_name = "HOLD")]
     hold: PathBuf,
 
-    /// Only this map, queue, channel or log
+    /// Delete only this map, queue, channel or log
     #[arg(value_name = "NAME")]
     name: Option<String>,
 

@@ -41,7 +41,7 @@ pub struct Args {
     #[arg(value_name = "KEY", required = true, allow_negative_numbers = true)]
     keys: Vec<OsString>,
 
-    /// The KEYs are uids, as 'hold get --format json' shows them
+    /// Read the KEYs as uids, which 'hold get --format json' shows
     #[arg(long)]
     uid: bool,
 
@@ -49,11 +49,11 @@ pub struct Args {
     #[arg(long, short = 'n')]
     newline: bool,
 
-    /// Values are counters: print them in decimal
+    /// Print counters in decimal
     #[arg(long, conflicts_with = "hex")]
     number: bool,
 
-    /// Values are lists (see 'hold push'): print one value per line
+    /// Print the values of lists (see 'hold push'), one per line
     #[arg(long, conflicts_with_all = ["number", "uid"])]
     list: bool,
 

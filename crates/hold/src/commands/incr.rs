@@ -35,7 +35,7 @@ pub struct Args {
     #[arg(value_name = "BY", default_value_t = 1, allow_negative_numbers = true)]
     by: i64,
 
-    /// The value is decimal text, as 'hold set' stores it
+    /// Add to decimal text, as 'hold set' stores it, instead of to a counter
     #[arg(long)]
     text: bool,
 

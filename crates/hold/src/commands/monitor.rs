@@ -36,7 +36,8 @@ pub struct Args {
     #[command(flatten)]
     name: HoldName,
 
-    /// Where to listen: unix:PATH, tcp:HOST:PORT, tcp:PORT on this machine; port 0: any free port
+    /// Address to listen at: unix:PATH, tcp:HOST:PORT, tcp:PORT on this machine; port 0: any free
+    /// port
     #[arg(long, value_name = "ADDRESS", default_value = DEFAULT)]
     listen: Address,
 }

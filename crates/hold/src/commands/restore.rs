@@ -19,7 +19,7 @@ The hold must not exist yet; 'hold drop' deletes one.";
 /// Options of `hold restore`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The backup, as 'hold backup' wrote it
+    /// The backup, a file of 'hold backup'
     #[arg(value_name = "FILE")]
     file: PathBuf,
 

@@ -42,15 +42,15 @@ pub struct Args {
     #[arg(value_name = "VALUE", allow_negative_numbers = true)]
     value: Option<OsString>,
 
-    /// Only if the key is absent
+    /// Store only if the key is absent
     #[arg(long, conflicts_with_all = ["replace", "if_value", "ttl"])]
     add: bool,
 
-    /// Only if the key is present
+    /// Store only if the key is present
     #[arg(long, conflicts_with_all = ["if_value", "ttl"])]
     replace: bool,
 
-    /// Only if the key's value is VALUE now
+    /// Store only if the key's present value is VALUE
     #[arg(long = "if", value_name = "VALUE", allow_negative_numbers = true)]
     #[arg(conflicts_with = "ttl")]
     if_value: Option<OsString>,
@@ -59,7 +59,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = sizes::duration)]
     ttl: Option<Duration>,
 
-    /// The value is a decimal number; store it as a counter: 8 bytes, little-endian
+    /// Store a decimal number as a counter: 8 bytes, little-endian
     #[arg(long, conflicts_with = "hex")]
     number: bool,
 

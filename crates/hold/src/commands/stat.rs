@@ -26,7 +26,7 @@ Examples:
 
 A map that an origin serves is shown with its replicas, the slowest first; a replica with its
 origin and its lag. Origins and replicas report once a second, so a killed one is shown for a few
-seconds more. 'bytes behind' counts the changes that are not applied yet.
+seconds more. 'bytes behind' is the size of the changes that are not applied yet.
 
 Workers of 'hold serve' are shown likewise, with counts and times since they started; 'hold
 monitor' shows them live.
@@ -40,7 +40,7 @@ pub struct Args {
     #[arg(value_name = "HOLD")]
     hold: PathBuf,
 
-    /// Only this map, queue, channel or log
+    /// Show only this map, queue, channel or log
     #[arg(value_name = "NAME")]
     name: Option<String>,
 

@@ -54,7 +54,7 @@ pub struct Args {
     #[arg(long, value_name = "POSITION")]
     from: Option<StreamPosition>,
 
-    /// Only changes of keys that begin with TEXT
+    /// Print only changes of keys that begin with TEXT
     #[arg(long, value_name = "TEXT")]
     prefix: Option<String>,
 

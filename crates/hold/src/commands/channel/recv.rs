@@ -28,7 +28,7 @@ Examples:
 A message with line feeds takes several lines; --frames and --format json separate messages
 exactly. A lossy consumer reports missed messages with the next one, on standard error and in
 JSON. A consumer that may only read the hold must be lossy. --oldest begins with the oldest message
-in the ring, which keeps at least the latest three quarters of its size.
+that the ring still has; at least three quarters of the ring hold past messages.
 
 Exit codes: 0 the requested number of messages came, or without --count at least one; 1 timed out
 before that; 130 ended by a signal before --count; 2, 3 see 'hold help'. Without --count a signal

@@ -27,7 +27,7 @@ Examples:
   hold queue stat shop jobs                       # statistics, and elements in flight
 
 A queue has elements of one size, which wait in named queues. A push takes a free element, fills
-it and puts it into another queue; a pull takes it from there and returns it.";
+it and puts it into another queue; a pull takes it from there and returns it to the first.";
 
 /// Options of `hold queue`.
 #[derive(clap::Args, Debug)]

@@ -21,7 +21,7 @@ Examples:
 The database appears when it is complete; a server of an older one switches to the new one.
 Regular files are imported, with their .br and .gz versions; symlinks only if they stay below DIR.
 
-Exit codes: 0 the database is complete; 2, 3 see 'hold help'; nothing has changed then";
+Exit codes: 0 the database is complete; 2, 3 nothing has changed; see 'hold help'";
 
 /// Options of `hold serve-import`.
 #[derive(clap::Args, Debug)]

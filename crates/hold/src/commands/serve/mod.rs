@@ -30,7 +30,7 @@ pub use options::Args;
 /// Examples of `hold serve`.
 pub const EXAMPLES: &str = "\
 Examples:
-  hold serve ./public                                   # http://127.0.0.1:8080/, this machine only
+  hold serve ./public                                   # http://127.0.0.1:8080/, local only
   hold serve ./public --listen tcp:0.0.0.0:80 --workers 4
   hold serve ./public --listen unix:/run/files.sock --access-log requests
   hold serve ~/Zotero/storage --layout zotero           # /ABCD1234 is the PDF of that item

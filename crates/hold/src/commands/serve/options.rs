@@ -89,7 +89,7 @@ struct Cache {
     #[arg(long, value_name = "SIZE", value_parser = sizes::bytes, default_value = "256MiB")]
     cache_bytes: u64,
 
-    /// Send larger files directly, without caching them [default: 32KiB; of a database 256KiB]
+    /// Send larger files directly, without caching them [default: 32KiB; for a database 256KiB]
     #[arg(long, value_name = "SIZE", value_parser = sizes::bytes)]
     keep_up_to: Option<u64>,
 

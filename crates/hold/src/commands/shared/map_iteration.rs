@@ -20,7 +20,7 @@ pub struct MapIteration {
     #[command(flatten)]
     pub name: MapName,
 
-    /// Only keys that begin with PREFIX (reads all keys: the map has no order)
+    /// Print only keys that begin with PREFIX (reads all keys: the map has no order)
     #[arg(long, short, value_name = "PREFIX", allow_negative_numbers = true)]
     prefix: Option<OsString>,
 
