@@ -35,7 +35,7 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", default_value_t = 8)]
     value_size: usize,
 
-    /// Gets in each round
+    /// Number of gets per round
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     gets: u64,
 

@@ -81,7 +81,7 @@ pub fn lines(args: &Args, measured: &Measured) -> Vec<String> {
 pub fn title(args: &Args) -> String {
     let pace = match args.rate {
         0 => "as fast as possible".to_owned(),
-        rate => format!("{} messages a second", sizes::count(rate)),
+        rate => format!("{} messages per second", sizes::count(rate)),
     };
     let timed = match args.sample() {
         1 => "each".to_owned(),

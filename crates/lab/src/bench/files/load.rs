@@ -196,9 +196,8 @@ impl Load {
         }
         match self.rate {
             0 => words.push("closed loop".to_owned()),
-            rate => {
-                words.push(format!("{} requests a second", commonhold_terminal::sizes::count(rate)))
-            }
+            rate => words
+                .push(format!("{} requests per second", commonhold_terminal::sizes::count(rate))),
         }
         if self.sleep + self.sleep_deviation > Duration::ZERO {
             let [mean, deviation] =

@@ -30,7 +30,7 @@ const LOG: &str = "bench";
 pub const EXAMPLES: &str = "\
 Examples:
   hold bench log                                  2 writers, as fast as they can
-  hold bench log --rate 100000 --cpus 0,1,1       100,000 lines per second each: the cost of a line
+  hold bench log --rate 100000 --cpus 0,1,1       100,000 lines per second each: cost per line
   hold bench log --full wait                      nothing is dropped; writers wait for room
   hold bench log --writers 4 --line-bytes 200 --file /tmp/bench.log --format json";
 

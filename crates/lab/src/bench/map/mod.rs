@@ -77,7 +77,7 @@ pub struct Args {
     )]
     phases: Vec<Phase>,
 
-    /// Keys in one get_many
+    /// Number of keys per get_many
     #[arg(long, value_name = "N", default_value_t = 64)]
     batch: usize,
 
