@@ -12,11 +12,11 @@ use crate::support::process::{Board, Child, End, until};
 use crate::support::scenario::{self, word};
 use crate::support::script;
 use crate::support::shape::Shape;
+use crate::support::standstill::{go_on, stopped};
 use commonhold::channel::{ChannelOptions, Join, Policy};
 use commonhold::log::Written;
 use commonhold::log::{LogLevel, LogOptions};
-use commonhold::map::Map;
-use commonhold::map::Values;
+use commonhold::map::{Map, MapOptions, Values};
 use commonhold::{ErrorKind, Hold};
 use commonhold::{Result, steps};
 use nix::sys::signal::Signal;
@@ -387,6 +387,41 @@ fn freeze_keeps_out(path: &Path, shape: Shape, inside: impl Fn(&Hold), wish: imp
         second.finish();
         whole(&hold);
     }
+}
+
+/// The root that a backup was about to read belongs to a map that is only half made by then.
+#[test]
+fn a_backup_does_not_read_a_map_that_is_made_again() {
+    let (ground, board) = (Ground::memory(), Board::new(1));
+    let (path, backup) = (ground.path("it.hold"), ground.path("backup"));
+    let hold = Hold::create(&path).unwrap();
+    let fixed = MapOptions::fixed(4, 4);
+    hold.maps().open_or_create("it", fixed).unwrap().set("key1", "old1").unwrap();
+    let mut saves = stopped("bind.live", || {
+        let patience = Duration::from_millis(50);
+        let hold = Hold::options().lock_timeout(patience).open(&path).unwrap();
+        // The other process has the lock of the names.
+        let error = hold.backup(&backup).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
+        board.put(0, 1);
+        until("the map is there", || board.get(0) == 2);
+        hold.backup(&backup).unwrap();
+    });
+    assert!(hold.maps().drop("it").unwrap());
+    let makes = stopped("create.claimed", || {
+        let hold = Hold::open(&path).unwrap();
+        let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
+        map.set("another key", "new").unwrap();
+    });
+    saves.signal(Signal::SIGCONT);
+    until("it waits for the names", || board.get(0) == 1 || saves.is_gone());
+    go_on(makes);
+    board.put(0, 2);
+    assert_eq!(saves.wait(), End::Well);
+    commonhold::hold::restore(&backup, ground.path("again.hold")).unwrap();
+    let again = Hold::open(ground.path("again.hold")).unwrap();
+    let map = again.maps().open("it").unwrap();
+    assert_eq!(map.get("another key").unwrap().as_deref(), Some(&b"new"[..]));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::hold::draft_hold;
 use crate::hold::frames;
 use crate::hold::freeze;
 use crate::hold::handle::Hold;
-use crate::map::bound::Bound;
+use crate::map::bound::{self, Bound};
 use crate::map::image::{self, ImagePair, Stamp};
 use crate::map::iterate::Cursor;
 use crate::map::root::{self, Status};
@@ -143,8 +143,7 @@ impl Backup<'_> {
 
     fn live_maps(&self) -> Result<Vec<Bound>> {
         let space = self.hold.space();
-        let live = root::all(space).filter(|(_, root)| root.status() == Status::Live);
-        live.map(|(id, root)| Bound::new(space, id, root)).collect()
+        root::all(space).filter_map(|(id, root)| bound::read_live(space, id, root)).collect()
     }
 
     /// Writes what changed since the last pass; returns the number of segments written.

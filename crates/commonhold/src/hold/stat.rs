@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::hold::handle::Hold;
 use crate::hold::superblock::{FORMAT, superblock};
-use crate::map::bound::Bound;
+use crate::map::bound;
 use crate::map::directory;
 use crate::map::root::{self, Status};
 use crate::map::walk::MapInfo;
@@ -95,13 +95,7 @@ pub struct ParticipantInfo {
 pub(crate) fn maps(space: &Space) -> Result<Vec<MapInfo>> {
     let mut maps = Vec::new();
     for (id, root) in root::all(space) {
-        if root.status() == Status::Live {
-            let incarnation = root.incarnation.load(Ordering::Acquire);
-            let bound = match Bound::new(space, id, root) {
-                // Dropped this very moment; the root may no longer belong to a map.
-                Err(_) if root.incarnation.load(Ordering::Acquire) != incarnation => continue,
-                bound => bound?,
-            };
+        if let Some(bound) = bound::read_live(space, id, root).transpose()? {
             let len = directory::segments(space, root).map(|s| u64::from(s.pairs())).sum();
             maps.push(MapInfo { name: bound.name, id, mode: bound.mode, len });
         }

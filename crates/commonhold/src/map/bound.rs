@@ -9,6 +9,7 @@ use crate::map::record::Shape;
 use crate::map::root::{self, Root, Status};
 use crate::map::segment::{BUCKETS, CACHE_BUCKETS, Segment};
 use crate::memory::roots;
+use crate::steps::step;
 use crate::stream::follow::Followed;
 use crate::stream::words::Stream;
 use crate::sync::space::Space;
@@ -234,9 +235,25 @@ pub(crate) fn open(space: &Space, name: &str) -> Result<Option<Bound>> {
     }
 }
 
+/// Binds the live map of a root. `None` if there is none, or if it was dropped meanwhile, because
+/// the fields may then belong to two maps.
+pub(crate) fn read_live(space: &Space, id: u32, root: &Root) -> Option<Result<Bound>> {
+    // The incarnation first, as in `open`.
+    let incarnation = root.incarnation.load(Ordering::Acquire);
+    if root.status() != Status::Live {
+        return None;
+    }
+    step!("bind.live");
+    let bound = Bound::new(space, id, root);
+    fence(Ordering::Acquire);
+    let same =
+        root.status() == Status::Live && root.incarnation.load(Ordering::Acquire) == incarnation;
+    same.then(|| bound.map(|bound| Bound { incarnation, ..bound }))
+}
+
 /// The live map `id`, bound. `None` if there is none.
 pub(crate) fn bind_live(space: &Space, id: u32) -> Option<Bound> {
-    bind_any(space, id).filter(|bound| bound.root(space).status() == Status::Live)
+    read_live(space, id, root::root(space, id)?)?.ok()
 }
 
 /// Binds the map `id`, live, partly created or partly dropped; for recovery. `None` if there is

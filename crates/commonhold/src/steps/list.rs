@@ -107,6 +107,7 @@ pub const ALL: &[&str] = &[
     "recover.handed-over",
     "recover.finished",
     // Maps.
+    "bind.live",
     "create.claimed",
     "create.directory",
     "create.segment",
