@@ -48,7 +48,8 @@ Exit codes:
      out, problems found
   2  the command line is wrong
   3  the command failed; a message on standard error names the reason
-  130  ended by Ctrl-C (demo, bench, crashtest), or before all requested messages came
+  130  stopped by Ctrl-C (demo, bench, crashtest), or by a signal before all requested messages
+     arrived
 
 Environment:
   COMMONHOLD_DIR  the directory for holds with bare names, instead of /dev/shm";
@@ -78,7 +79,7 @@ pub struct Cli {
     #[arg(help_heading = "Global options")]
     pub format: Option<Format>,
 
-    /// Print only answers and errors, no reports and no progress
+    /// Print only answers and errors; omit reports and progress
     #[arg(long, short, global = true, help_heading = "Global options")]
     pub quiet: bool,
 }
@@ -157,16 +158,16 @@ pub enum Subcommand {
     /// Delete keys
     #[command(after_help = flowing(del::EXAMPLES), visible_alias = "delete")]
     Del(del::Args),
-    /// Add to a counter and print it
+    /// Add to a counter and print the result
     #[command(after_help = flowing(incr::EXAMPLES))]
     Incr(incr::Args),
     /// Append values to a list, which is the value of a key
     #[command(after_help = flowing(list_values::PUSH_EXAMPLES))]
     Push(list_values::Adding),
-    /// Remove and print the last value of a list
+    /// Remove the last value from a list and print it
     #[command(after_help = flowing(list_values::POP_EXAMPLES))]
     Pop(list_values::Taking),
-    /// Remove and print the first value of a list
+    /// Remove the first value from a list and print it
     #[command(after_help = flowing(list_values::SHIFT_EXAMPLES))]
     Shift(list_values::Taking),
     /// Prepend values to a list, which is the value of a key
@@ -178,7 +179,7 @@ pub enum Subcommand {
     /// Print the keys and values of a map
     #[command(after_help = flowing(scan::EXAMPLES))]
     Scan(scan::Args),
-    /// Store the pairs of a file: CSV, TSV, JSON Lines or NUL-separated
+    /// Store pairs from a file: CSV, TSV, JSON Lines or NUL-separated
     #[command(after_help = flowing(load::EXAMPLES))]
     Load(load::Args),
     /// Write all pairs of a map to a file: CSV, TSV, JSON Lines or NUL-separated
@@ -223,13 +224,13 @@ pub enum Subcommand {
     /// Show a live view of a hold in the browser, and export metrics to Prometheus
     #[command(after_help = flowing(monitor::EXAMPLES))]
     Monitor(monitor::Args),
-    /// Copy all maps of a hold to a file, as they are at one instant, while others write
+    /// Copy all maps in a hold to a file, as they are at one instant, while other processes write
     #[command(after_help = flowing(backup::EXAMPLES))]
     Backup(backup::Args),
     /// Create a hold from a backup
     #[command(after_help = flowing(restore::EXAMPLES))]
     Restore(restore::Args),
-    /// Show size, memory, maps and participants of a hold, or statistics of one structure in it
+    /// Show the size, memory, maps and participants of a hold, or the statistics of one structure
     #[command(after_help = flowing(stat::EXAMPLES))]
     Stat(stat::Args),
     /// Check a hold for damage
@@ -247,7 +248,7 @@ pub enum Subcommand {
     /// Check this machine, and print what to change
     #[command(after_help = flowing(doctor::EXAMPLES))]
     Doctor(doctor::Args),
-    /// Watch many processes share a hold while one is stopped and one is killed
+    /// Watch many processes share a hold while one is stopped and another is killed
     #[cfg(feature = "lab")]
     Demo(demo::Args),
     /// Measure the speed of maps, channels, queues and logs on this machine
@@ -259,7 +260,7 @@ pub enum Subcommand {
     /// Print completions for a shell
     #[command(after_help = flowing(completions::EXAMPLES))]
     Completions(completions::Args),
-    /// Print the man page, or write the pages of all subcommands
+    /// Print the man page, or write the pages for all subcommands
     #[command(after_help = flowing(man::EXAMPLES))]
     Man(man::Args),
 }

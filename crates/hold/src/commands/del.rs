@@ -13,7 +13,7 @@ pub const EXAMPLES: &str = "\
 Examples:
   hold del shop prices apple
   hold del shop prices apple pear plum
-  hold del --if 3 shop prices apple             # only if it is 3 now
+  hold del --if 3 shop prices apple             # only if the value is 3
   hold drop shop prices                         # the whole map
 
 Exit codes: 0 all are deleted; 1 some were absent, or --if was false; 2, 3 see 'hold help'";
@@ -28,7 +28,7 @@ pub struct Args {
     #[arg(value_name = "KEY", required = true, allow_negative_numbers = true)]
     keys: Vec<OsString>,
 
-    /// Delete only if the key's present value is VALUE
+    /// Delete only if the key's current value is VALUE
     #[arg(long = "if", value_name = "VALUE", allow_negative_numbers = true)]
     if_value: Option<OsString>,
 

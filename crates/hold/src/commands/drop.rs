@@ -18,7 +18,7 @@ pub const EXAMPLES: &str = "\
 Examples:
   hold drop shop prices                         # a map, queue, channel or log; asks first
   hold drop shop --yes                          # the whole hold, without asking
-  hold drop shop --force                        # even while others have it open
+  hold drop shop --force                        # even while other processes have it open
 
 Exit codes: 0 deleted; 1 there was nothing to delete, or the answer was no; 2, 3 see 'hold help'";
 
@@ -37,8 +37,8 @@ pub struct Args {
     #[arg(long, short)]
     yes: bool,
 
-    /// Do not ask, and delete the hold even if others have it open (they continue with the deleted
-    /// file)
+    /// Do not ask, and delete the hold even if other processes have it open (they continue with the
+    /// deleted file)
     #[arg(long)]
     force: bool,
 }

@@ -28,7 +28,7 @@ Examples:
   hold dump shop prices --format nul | xargs -0 -n 2 printf '%s costs %s\\n'
   hold dump shop prices --frozen -o prices.jsonl # the state at one instant; writers wait
 
-Formats: by the name of the output file (.csv .tsv .tab .json .jsonl .ndjson .nul), else by
+Formats: chosen by the name of the output file (.csv .tsv .tab .json .jsonl .ndjson .nul), else by
 --format, else tsv. With -o, --format json also selects JSON for the report.
   csv   RFC 4180; bytes that are not UTF-8 are an error without --raw
   tsv   key, tab, value; with backslash escapes \\t \\n \\r \\0 \\\\ \\xHH; any bytes
@@ -36,7 +36,7 @@ Formats: by the name of the output file (.csv .tsv .tab .json .jsonl .ndjson .nu
   nul   key NUL value NUL ...; NUL bytes in a key or value are an error
 
 Without --frozen other processes may write during the dump: a pair that exists throughout is dumped
-exactly once, any other once or not at all. 'hold backup' copies all maps as they are at one
+exactly once, any other pair once or not at all. 'hold backup' copies all maps as they are at one
 instant, and no writer waits while the file is written.";
 
 /// Options of `hold dump`.

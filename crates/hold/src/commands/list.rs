@@ -16,8 +16,8 @@ use std::process::ExitCode;
 pub const EXAMPLES: &str = "\
 Examples:
   hold list                                     # all holds with bare names
-  hold list shop                                # the contents of one
-  hold list shop --all                          # Commonhold's own, too
+  hold list shop                                # the contents of one hold
+  hold list shop --all                          # also Commonhold's own structures
   hold list --directory ./holds
   hold list --format json | jq -r '.[].name'
 

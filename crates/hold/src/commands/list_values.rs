@@ -26,13 +26,13 @@ type Lists = TypedMap<Bytes, List>;
 /// Examples of `hold push`.
 pub const PUSH_EXAMPLES: &str = "\
 Examples:
-  hold push shop lists fruit apple pear         # creates what does not exist yet
+  hold push shop lists fruit apple pear         # creates the hold, map and list if necessary
   ls | hold push shop lists files               # each line is a value
   hold get --list shop lists fruit              # one value per line
-  hold shift shop lists fruit                   # removes and prints the first one
+  hold shift shop lists fruit                   # removes and prints the first value
 
-Every change rewrites the list, so lists are for up to a few kilobytes. Use 'hold queue' or 'hold
-channel' for more. An empty list is an absent key.
+Every change rewrites the list, so lists are meant for up to a few kilobytes. Use 'hold queue' or
+'hold channel' for more. An empty list is an absent key.
 
 Exit codes: 0 all values are added; 2, 3 see 'hold help'";
 
@@ -49,7 +49,7 @@ Exit codes: 0 all values are added; 2, 3 see 'hold help'";
 pub const POP_EXAMPLES: &str = "\
 Examples:
   hold pop shop lists fruit || echo 'it is empty'
-  hold pop shop lists fruit --count 3           # the last one first, one per line
+  hold pop shop lists fruit --count 3           # the last value first, one per line
   hold pop shop lists fruit --format json       # {\"value\": \"pear\"}
 
 Exit codes: 0 the list had the requested number; 1 it had fewer (no message); 2, 3 see 'hold

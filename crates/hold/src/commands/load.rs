@@ -33,10 +33,10 @@ Examples:
   hold dump a prices | hold load b prices        # TSV by default
   find . -type f -printf '%p\\0%s\\0' | hold load shop files --format nul
   hold load shop prices big.csv --on-error skip
-  hold load shop prices data.csv --format json   # the file is CSV, the report JSON
+  hold load shop prices data.csv --format json   # the file is CSV, the report is JSON
 
-Formats: by the name of the file (.csv .tsv .tab .json .jsonl .ndjson .nul), else by --format;
-standard input is tsv by default. --format json also selects JSON for the report.
+Formats: chosen by the name of the file (.csv .tsv .tab .json .jsonl .ndjson .nul), else by
+--format; standard input is tsv by default. --format json also selects JSON for the report.
   csv   RFC 4180; quoted fields may contain commas, quotes and newlines
   tsv   key, tab, value; with backslash escapes \\t \\n \\r \\0 \\\\ \\xHH
   json  one object per line, {\"key\": ..., \"value\": ...}; {\"base64\": ...} stands for bytes;
@@ -92,7 +92,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = OnError::Stop)]
     on_error: OnError,
 
-    /// Time to live of the pairs (in a cache)
+    /// Time to live of the pairs (only in a cache)
     #[arg(long, value_name = "TIME", value_parser = sizes::duration)]
     ttl: Option<Duration>,
 

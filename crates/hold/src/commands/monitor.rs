@@ -23,12 +23,12 @@ Examples:
   hold serve ./public --admin tcp:8081          # the same for a file server and its hold
 
 The page shows maps, queues, channels, logs, origins, replicas and journals, and the workers of file
-servers over the last minutes. The monitor only reads the hold.
+servers, over the last few minutes. The monitor only reads the hold.
 
 Every client that can connect can read all names and statistics, so listen beyond this machine only
 on trusted networks. Clients cannot change or start anything.
 
-Exit codes: 0 ended by a signal; 2, 3 see 'hold help'";
+Exit codes: 0 stopped by a signal; 2, 3 see 'hold help'";
 
 /// Options of `hold monitor`.
 #[derive(clap::Args, Debug)]
@@ -36,7 +36,7 @@ pub struct Args {
     #[command(flatten)]
     name: HoldName,
 
-    /// Address to listen at: unix:PATH, tcp:HOST:PORT, tcp:PORT on this machine; port 0: any free
+    /// Address to listen on: unix:PATH, tcp:HOST:PORT, tcp:PORT on this machine; port 0: any free
     /// port
     #[arg(long, value_name = "ADDRESS", default_value = DEFAULT)]
     listen: Address,

@@ -24,13 +24,13 @@ the system and checks the hold. Other processes may use the hold meanwhile. Repa
 necessary: the next process that needs an affected part recovers it.
 
 With --salvage: for a file hold that was open when the system crashed or lost power. No other
-process may have it open. Keeps the newest record of each key whose checksum is correct, and lists
+process may have it open. Keeps, for each key, the newest record with a correct checksum, and lists
 the records that were dropped or are uncertain. Pages reach the disk in arbitrary order, so deleted
-keys may come back and new ones may be missing. Queues, channels and logs are not salvaged. The old
-file is kept. A sound hold is an error without --force. Only a backup ('hold backup') guarantees
-that nothing is lost.
+keys may come back and new keys may be missing. Queues, channels and logs are not salvaged. The old
+file is kept. Without --force, salvaging an undamaged hold is an error. Only a backup ('hold
+backup') guarantees that nothing is lost.
 
-Exit codes: 0 no problems remain; 1 problems remain, which it lists; 2, 3 see 'hold help'";
+Exit codes: 0 no problems remain; 1 problems remain (they are listed); 2, 3 see 'hold help'";
 
 /// Options of `hold repair`.
 #[derive(clap::Args, Debug)]
@@ -42,7 +42,7 @@ pub struct Args {
     #[arg(long)]
     salvage: bool,
 
-    /// Salvage a hold even if it is sound
+    /// Salvage a hold even if it is undamaged
     #[arg(long, requires = "salvage")]
     force: bool,
 }

@@ -14,12 +14,12 @@ Examples:
   hold restore shop.backup shop                 # into memory
   hold restore shop.backup ./shop.hold          # into a file
 
-The hold must not exist yet; 'hold drop' deletes one.";
+The hold must not exist yet; 'hold drop' deletes an existing hold.";
 
 /// Options of `hold restore`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The backup, a file of 'hold backup'
+    /// The backup, a file created by 'hold backup'
     #[arg(value_name = "FILE")]
     file: PathBuf,
 

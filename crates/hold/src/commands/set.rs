@@ -22,7 +22,7 @@ Examples:
   hold set ./shop.hold prices apple 3           # a hold in a file
   hold set shop photos apple < apple.jpg        # the value from standard input
   hold set --add shop locks door me || echo taken
-  hold set --if 3 shop prices apple 4           # only if it is 3 now
+  hold set --if 3 shop prices apple 4           # only if the value is 3
   hold set --cache --cache-max-bytes 64M --ttl 5m shop pages /index '<html>'
   hold set --hex --fixed 4,8 shop ids 01000000 0a00000000000000
 
@@ -50,12 +50,12 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["if_value", "ttl"])]
     replace: bool,
 
-    /// Store only if the key's present value is VALUE
+    /// Store only if the key's current value is VALUE
     #[arg(long = "if", value_name = "VALUE", allow_negative_numbers = true)]
     #[arg(conflicts_with = "ttl")]
     if_value: Option<OsString>,
 
-    /// Time to live of the pair (in a cache)
+    /// Time to live of the pair (only in a cache)
     #[arg(long, value_name = "TIME", value_parser = sizes::duration)]
     ttl: Option<Duration>,
 

@@ -22,16 +22,16 @@ Examples:
   hold stat shop prices                         # a map, queue, channel or log
   hold stat shop --format json | jq .hold.memory_bytes
   hold stat shop --all                          # Commonhold's own maps and channels, too
-  hold list shop                                # only its contents
+  hold list shop                                # only the contents of the hold
 
-A map that an origin serves is shown with its replicas, the slowest first; a replica with its
-origin and its lag. Origins and replicas report once a second, so a killed one is shown for a few
-seconds more. 'bytes behind' is the size of the changes that are not applied yet.
+A map that an origin serves is shown with its replicas, the slowest first; a replica is shown with
+its origin and its lag. Origins and replicas report once a second, so a killed one is shown for a
+few seconds more. 'bytes behind' is the size of the changes that the replica has not applied yet.
 
-Workers of 'hold serve' are shown likewise, with counts and times since they started; 'hold
-monitor' shows them live.
+Workers of 'hold serve' are shown, too, with counts and times since they started; 'hold monitor'
+shows the same live.
 
-Names that begin with a dot are Commonhold's own, shown only with --all or by name.";
+Names that begin with a dot are Commonhold's own; they are shown only with --all or by name.";
 
 /// Options of `hold stat`.
 #[derive(clap::Args, Debug)]

@@ -27,18 +27,18 @@ Examples:
   hold watch shop prices --from 53c6a9f1e08b7d24.4096
   hold watch shop prices --format json         # {\"change\":\"set\",\"key\":\"apple\",\"value\":\"4\",...}
 
-Prints the change (set, delete, expire, evict, clear), the key and the new value, separated by
-tabs; backslash escapes stand for control characters and for bytes that are not UTF-8. Every
-change is printed once, in order per key; after --all a change may repeat a pair. 'gap' is a
+Prints the change (set, delete, expire, evict, clear), the key and the new value, separated by tabs;
+backslash escapes stand for control characters and for bytes that are not UTF-8. Every change is
+printed once, in order for each key; after --all a change may repeat a pair. 'gap' stands for a
 change that is too large for the stream (more than a quarter of it): read the map again.
 
-The first 'hold watch' of a map gives it a stream, which keeps the last --stream-size of changes
-for a later --from. The stream remains; from then on each change costs a little more. No
-writer waits for a 'hold watch'; one that falls behind fails with the exit code 3.
+The first 'hold watch' on a map gives the map a stream, which keeps the last --stream-size of
+changes for a later --from. The stream remains; from then on each change costs a little more. No
+writer waits for a 'hold watch'. A 'hold watch' that falls behind fails with exit code 3.
 
-Exit codes: 0 the requested number of changes came, or without --count at least one; 1 timed out
-before that; 130 ended by a signal before --count; 2, 3 see 'hold help'. Without --count a signal
-ends the command with the code 0.";
+Exit codes: 0 the requested number of changes arrived, or without --count at least one; 1 timed out
+before that; 130 stopped by a signal before --count changes; 2, 3 see 'hold help'. Without --count a
+signal stops the command with exit code 0.";
 
 /// Options of `hold watch`.
 #[derive(clap::Args, Debug)]
@@ -54,19 +54,19 @@ pub struct Args {
     #[arg(long, value_name = "POSITION")]
     from: Option<StreamPosition>,
 
-    /// Print only changes of keys that begin with TEXT
+    /// Print only changes to keys that begin with TEXT
     #[arg(long, value_name = "TEXT")]
     prefix: Option<String>,
 
-    /// Print the position after each change, in front of the change; JSON always has it
+    /// Print, in front of each change, the position after it; JSON always has the position
     #[arg(long)]
     positions: bool,
 
-    /// End after N changes
+    /// Exit after N changes
     #[arg(long, short = 'n', value_name = "N")]
     count: Option<u64>,
 
-    /// End when nothing has changed for this long (0: as soon as all changes are printed)
+    /// Exit when nothing has changed for this long (0: as soon as all changes are printed)
     #[arg(long, value_name = "TIME", value_parser = sizes::wait)]
     timeout: Option<Duration>,
 

@@ -16,9 +16,9 @@ Examples:
   hold channel create shop ticks
   hold channel create shop frames --ring-bytes 64M
 
-A message may take up to a quarter of the ring. The ring limits how far consumers may lag before
-the producer waits for them, or before lossy ones miss messages. If the channel exists with the
-same ring, it remains unchanged; another size is an error.
+A message may take up to a quarter of the ring. The ring limits how far consumers may lag before the
+producer waits for them, or before lossy consumers miss messages. If the channel exists with the
+same ring size, it remains unchanged; a different size is an error.
 
 Exit codes: 0 the channel exists now; 2, 3 see 'hold help'";
 
@@ -28,7 +28,7 @@ pub struct Args {
     #[command(flatten)]
     name: StructureName,
 
-    /// Bytes of the ring: a power of two from 4K to 1G
+    /// Size of the ring: a power of two from 4K to 1G
     #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = ring_bytes)]
     ring_bytes: u64,
 

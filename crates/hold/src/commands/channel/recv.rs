@@ -19,27 +19,27 @@ use std::time::Duration;
 pub const EXAMPLES: &str = "\
 Examples:
   hold channel recv shop ticks                       # from now on, until Ctrl-C
-  hold channel recv shop ticks --oldest --timeout 0  # the messages in the ring, and no more
+  hold channel recv shop ticks --oldest --timeout 0  # only the messages in the ring
   hold channel recv shop ticks --count 1 --timeout 10s || echo 'nothing came'
-  hold channel recv shop ticks --policy lossy        # the producer does not wait for this one
+  hold channel recv shop ticks --policy lossy        # the producer does not wait for this consumer
   hold channel recv shop frames --frames | decoder   # any bytes
   hold channel recv shop ticks --format json         # {\"message\":...,\"missed\":0,\"sequence\":17}
 
-A message with line feeds takes several lines; --frames and --format json separate messages
-exactly. A lossy consumer reports missed messages with the next one, on standard error and in
-JSON. A consumer that may only read the hold must be lossy. --oldest begins with the oldest message
-that the ring still has; at least three quarters of the ring hold past messages.
+A message with line feeds takes several lines; --frames and --format json separate messages exactly.
+A lossy consumer reports missed messages with the next one, on standard error and in JSON. A
+consumer with read permission only must be lossy. --oldest begins with the oldest message that the
+ring still has; past messages fill at least three quarters of the ring.
 
-Exit codes: 0 the requested number of messages came, or without --count at least one; 1 timed out
-before that; 130 ended by a signal before --count; 2, 3 see 'hold help'. Without --count a signal
-ends the command with the code 0.";
+Exit codes: 0 the requested number of messages arrived, or without --count at least one; 1 timed out
+before that; 130 stopped by a signal before --count messages; 2, 3 see 'hold help'. Without --count
+a signal stops the command with exit code 0.";
 
 /// The effect of a slow consumer on the producer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Policy {
     /// The producer waits without limit: nothing is lost
     Lossless,
-    /// The producer does not wait: this consumer may miss messages, and reports it
+    /// The producer does not wait: this consumer may miss messages, and reports how many
     Lossy,
     /// The producer waits for --patience, then drops this consumer
     Patient,
@@ -55,7 +55,7 @@ pub struct Args {
     #[arg(long)]
     oldest: bool,
 
-    /// What to do while this consumer is slow
+    /// What the producer does while this consumer is slow
     #[arg(long, value_enum, default_value_t = Policy::Lossless)]
     policy: Policy,
 
@@ -63,11 +63,11 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = sizes::wait)]
     patience: Option<Duration>,
 
-    /// End after N messages
+    /// Exit after N messages
     #[arg(long, short = 'n', value_name = "N")]
     count: Option<u64>,
 
-    /// End when no message has come for this long (0: as soon as there is none)
+    /// Exit when no message has arrived for this long (0: as soon as there is none)
     #[arg(long, value_name = "TIME", value_parser = sizes::wait)]
     timeout: Option<Duration>,
 

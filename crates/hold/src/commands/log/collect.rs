@@ -22,10 +22,10 @@ Examples:
   hold log collect shop events --file shop.log --max-bytes 10M --keep 9
   hold log collect shop events --format json | jq -r 'select(.level == \"error\").text'
 
-A log has one collector at a time; a second one is an error that names the first. If a collector
-was killed, the next one continues where it stopped: in a file each line appears once; on standard
-output the last lines may repeat, at most 256 KiB of text. On Ctrl-C or SIGTERM it first collects
-all lines in the log.
+A log has one collector at a time; a second collector gets an error that names the first. If a
+collector was killed, the next one continues where it stopped: in a file each line appears once; on
+standard output the last lines may appear twice, at most 256 KiB of text. On Ctrl-C or SIGTERM the
+collector first collects all lines in the log, then exits.
 
 Files: shop.log has the latest lines. A full shop.log becomes shop.log.1, an older shop.log.1
 becomes shop.log.2, and so on.";
@@ -52,7 +52,7 @@ pub struct Args {
     #[arg(long, short, value_name = "LEVEL", default_value = "trace", value_parser = level_parser())]
     level: LogLevel,
 
-    /// Collect the lines in the log now, then end
+    /// Collect the lines in the log now, then exit
     #[arg(long)]
     once: bool,
 }

@@ -18,9 +18,9 @@ Examples:
   hold log create shop events
   hold log create shop trace --rings 8 --ring-bytes 1M --overflow overwrite --level trace
 
-All rings are allocated at once. A ring is free again when its thread has ended; its lines stay
-until they are collected or overwritten. If the log exists with the same rings and overflow, it
-remains unchanged; other options are an error.
+All rings are allocated when the log is created. A ring is free again when its thread has exited;
+its lines stay until they are collected or overwritten. If the log exists with the same rings and
+overflow, it remains unchanged; different options are an error.
 
 Exit codes: 0 the log exists now; 2, 3 see 'hold help'";
 
@@ -29,7 +29,7 @@ Exit codes: 0 the log exists now; 2, 3 see 'hold help'";
 enum Overflow {
     /// Drop the new line, and count it
     Drop,
-    /// Overwrite the oldest lines, so that the last ones remain
+    /// Overwrite the oldest lines, so that the latest lines remain
     Overwrite,
 }
 
@@ -39,13 +39,13 @@ pub struct Args {
     #[command(flatten)]
     name: StructureName,
 
-    /// Maximum number of threads, over all processes, that write at the same time
+    /// Maximum number of threads, across all processes, that write at the same time
     #[arg(long, value_name = "N", default_value_t = 64,
         value_parser = clap::value_parser!(u32).range(1..=4096))]
     rings: u32,
 
-    /// Bytes of each ring, from 4K to 1G, rounded up to a power of two; a line may take up to a
-    /// quarter of it
+    /// Size of each ring, from 4K to 1G, rounded up to a power of two; a line may take up to a
+    /// quarter of its ring
     #[arg(long, value_name = "SIZE", default_value = "256K", value_parser = ring_bytes)]
     ring_bytes: u64,
 

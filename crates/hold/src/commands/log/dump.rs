@@ -14,8 +14,9 @@ Examples:
   hold log dump shop events --level warn
   hold log dump ./crashed.hold events --format json | jq -r .text
 
-The output includes collected lines that are not overwritten yet. The command opens the hold
-read-only and changes nothing. It works while others write, and after all of them were killed.";
+The output includes collected lines that have not been overwritten yet. The command opens the hold
+read-only and changes nothing. It works while other processes write, and after all of them have been
+killed.";
 
 /// Options of `hold log dump`.
 #[derive(clap::Args, Debug)]

@@ -11,8 +11,8 @@ use std::process::ExitCode;
 /// Examples of `hold log level`.
 pub const EXAMPLES: &str = "\
 Examples:
-  hold log level shop events                      # prints it
-  hold log level shop events debug                # all processes write such lines from now on";
+  hold log level shop events                      # prints the level
+  hold log level shop events debug                # all processes write debug lines from now on";
 
 /// Options of `hold log level`.
 #[derive(clap::Args, Debug)]

@@ -27,9 +27,9 @@ Examples:
   hold log collect shop events --file shop.log --max-bytes 10M
   hold log dump shop events                       # all lines in the hold, even after a crash
 
-Each thread that writes has a ring of lines of its own, so writers never wait for each other. One
-collector at a time takes the lines, merged by time. Until then the lines stay in the hold, even if
-their writers die.";
+Each thread that writes has its own ring of lines, so writers never wait for each other. One
+collector at a time takes the lines, merged by time. Until they are collected, lines stay in the
+hold, even if their writers die.";
 
 /// Options of `hold log`.
 #[derive(clap::Args, Debug)]

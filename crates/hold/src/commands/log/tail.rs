@@ -31,7 +31,7 @@ pub struct Args {
     #[arg(long, short = 'n', value_name = "N", default_value_t = 10)]
     lines: usize,
 
-    /// Continue with new lines, until a signal
+    /// Continue with new lines until a signal arrives
     #[arg(long, short)]
     follow: bool,
 

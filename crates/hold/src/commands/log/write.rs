@@ -48,7 +48,7 @@ pub struct Args {
     #[arg(long, short, value_name = "LEVEL", default_value = "info", value_parser = level_parser())]
     level: LogLevel,
 
-    /// Drop lines from standard input when a ring is full, instead of waiting for the collector
+    /// Drop lines from standard input when the ring is full, instead of waiting for the collector
     #[arg(long)]
     drop: bool,
 }

@@ -15,10 +15,10 @@ pub const EXAMPLES: &str = "\
 Examples:
   hold queue create shop jobs
   hold queue create shop frames --elements 16 --element-bytes 8M --queues free,raw,done
-  hold queue create shop jobs --orphans full    # the job of a killed process is done again
+  hold queue create shop jobs --orphans full    # the job of a killed process is repeated
 
 All elements start in the first queue. If the queue exists with the same options, it remains
-unchanged; other options are an error.
+unchanged; different options are an error.
 
 Exit codes: 0 the queue exists now; 2, 3 see 'hold help'";
 
@@ -36,7 +36,7 @@ pub struct Args {
         value_parser = clap::value_parser!(u32).range(1..=1 << 31))]
     elements: u32,
 
-    /// Bytes of each element: the maximum length of a message
+    /// Size of each element: the maximum length of a message
     #[arg(long, value_name = "SIZE", default_value = "1K", value_parser = element_bytes)]
     element_bytes: u32,
 

@@ -20,9 +20,9 @@ use std::process::ExitCode;
 /// Examples of `hold queue`.
 pub const EXAMPLES: &str = "\
 Examples:
-  hold queue create shop jobs                     # 1024 elements of 1 KiB, in 'free' and 'full'
+  hold queue create shop jobs                     # 1024 elements of 1 KiB; queues 'free' and 'full'
   hold queue push shop jobs full 'first job'
-  hold queue pull shop jobs full                  # exit code 1 if there is none
+  hold queue pull shop jobs full                  # exit code 1 if the queue is empty
   hold queue pull shop jobs full --follow | while read -r job; do echo \"$job\"; done
   hold queue stat shop jobs                       # statistics, and elements in flight
 

@@ -33,8 +33,8 @@ Examples:
 The output omits zeros at the end of an element, except with --sized or --whole. A message with
 line feeds takes several lines; --frames and --format json separate messages exactly.
 
-Exit codes: 0 the requested number of messages came; 1 fewer came; 130 ended by a signal before
-that; 2, 3 see 'hold help'. With --follow a signal ends the command with the code 0.";
+Exit codes: 0 the requested number of messages arrived; 1 fewer arrived; 130 stopped by a signal
+before that; 2, 3 see 'hold help'. With --follow a signal stops the command with exit code 0.";
 
 /// Options of `hold queue pull`.
 #[derive(clap::Args, Debug)]
@@ -54,7 +54,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = sizes::wait)]
     timeout: Option<Duration>,
 
-    /// Continue until a signal comes
+    /// Continue until a signal arrives
     #[arg(long, short)]
     follow: bool,
 

@@ -18,24 +18,24 @@ use std::process::ExitCode;
 /// Examples of `hold journal`.
 pub const EXAMPLES: &str = "\
 Examples:
-  hold journal shop prices prices.journal                    # as soon as the disk has it
-  hold journal shop prices prices.journal --sync every-ms 5  # some milliseconds later
-  hold journal shop prices prices.journal --rebuild-only     # the map from the file
-  hold stat shop prices                                      # its progress and errors
+  hold journal shop prices prices.journal                    # syncs every change immediately
+  hold journal shop prices prices.journal --sync every-ms 5  # syncs every 5 milliseconds
+  hold journal shop prices prices.journal --rebuild-only     # rebuilds the map from the file
+  hold stat shop prices                                      # the journal's progress and errors
 
-Programs write to the map as usual and need not know of the journal; one that must know that a
-change is durable calls 'Map::sync' of the library, or 'hold sync'. If the map is missing and the
-file exists, as after a system crash, the map is first rebuilt from it, in the exact state of some
-moment, with every confirmed change.
+Programs write to the map as usual and need not know about the journal. A program that must know
+that a change is durable calls 'Map::sync' in the library, or runs 'hold sync'. If the map is
+missing and the file exists, as after a system crash, the map is first rebuilt from the file, in the
+exact state that it had at some moment, with every confirmed change.
 
-A file of another map, or of an earlier map with this name, is an error: --rebuild drops the map and
-takes the contents of the file, --replace keeps the map and begins a new file. When the file has
-doubled, it is compacted into a new file; the disk needs room for both.
+A file that belongs to another map, or to an earlier map with this name, is an error: --rebuild
+drops the map and loads the contents of the file; --replace keeps the map and begins a new file.
+When the file has doubled in size, it is compacted into a new file; the disk needs room for both.
 
 If the disk is full or fails, standard error and 'hold stat' report it, the map stays usable, and
-the journal retries. A signal ends the command after it has written and synced all changes.
+the journal retries. A signal stops the command after it has written and synced all changes.
 
-Exit codes: 0 ended by a signal and everything is durable, or rebuilt; 2, 3 see 'hold help'";
+Exit codes: 0 stopped by a signal with everything durable, or rebuilt; 2, 3 see 'hold help'";
 
 /// Options of `hold journal`.
 #[derive(clap::Args, Debug)]
@@ -43,7 +43,7 @@ pub struct Args {
     #[command(flatten)]
     name: MapName,
 
-    /// The file of the journal
+    /// The journal's file
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
@@ -59,7 +59,7 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = sizes::bytes, default_value = "64MiB")]
     stream_size: u64,
 
-    /// Compact the file whenever it has doubled, but not below this size
+    /// Compact the file whenever it has doubled in size, but not below this size
     #[arg(long, value_name = "SIZE", value_parser = sizes::bytes, default_value = "16MiB")]
     compact_size: u64,
 
@@ -67,7 +67,7 @@ pub struct Args {
     #[arg(long, conflicts_with = "replace")]
     rebuild: bool,
 
-    /// Rebuild the map from the file if the map is missing, then end
+    /// Rebuild the map from the file if the map is missing, then exit
     #[arg(long, conflicts_with = "replace")]
     rebuild_only: bool,
 

@@ -14,12 +14,12 @@ Examples:
   hold relay tcp:db.example:7400 copy prices --listen unix:/run/prices.sock
   hold replica unix:/run/prices.sock second prices          # follows the relay
 
-A relay is a replica (see 'hold replica --help') that is the origin of others (see 'hold origin
---help'). It listens once it has the map of its own origin; from then on it serves its map even
-while its origin is away. When it receives the whole map again, so do its replicas. --secret-file
-applies to both sides of it.
+A relay is a replica (see 'hold replica --help') that is the origin for other replicas (see 'hold
+origin --help'). It starts to listen when it has the map from its own origin; from then on it serves
+its map even while its origin is unavailable. When a relay receives the whole map again, so do its
+replicas. --secret-file applies to the connection to the origin and to those from replicas.
 
-Exit codes: 0 ended by a signal; 2, 3 see 'hold help'";
+Exit codes: 0 stopped by a signal; 2, 3 see 'hold help'";
 
 /// Options of `hold relay`.
 #[derive(clap::Args, Debug)]

@@ -16,31 +16,32 @@ Examples:
   hold replica tcp:db.example:7400 copy prices --secret-file ~/.prices.secret
   hold replica tcp:7400 ./copy.hold prices --once --timeout 1m || echo 'not in time'
   hold replica tcp:7400 copy prices --format json           # {\"event\":\"ready\",\"position\":...}
-  hold stat copy prices                                     # how far behind it is
+  hold stat copy prices                                     # how far the copy is behind
 
 The hold and the map are created if they do not exist. Programs read the map like any other. Writing
-to it is an error: write at the origin. The first copy, and every later one, becomes visible when it
-is complete.
+to it is an error: write to the origin's map instead. The first copy, and every later one, becomes
+visible when it is complete.
 
-If the origin is away, the map stays as it is and the replica retries, at least every few seconds.
-It resumes where it was, even after it was killed. So it may be started before its origin.
-Standard error reports lost and restored connections. Only one replica at a time writes to a map.
+If the origin is unavailable, the map stays as it is and the replica retries, at least every few
+seconds. So a replica may be started before its origin. It resumes where it stopped, even after it
+was killed. Standard error reports lost and restored connections. Only one replica at a time writes
+to a map.
 
 With --once the command ends as soon as the map has the state that the origin's map had at the
 start. The copy remains; the same command updates it.
 
-Exit codes: 0 ended by a signal, or with --once the copy is complete; 1 with --once and --timeout it
-timed out before that; 130 with --once a signal came before that; 2, 3 see 'hold help'. TCP is not
-encrypted: between machines use a tunnel.";
+Exit codes: 0 stopped by a signal, or with --once the copy is complete; 1 timed out before that
+(--once with --timeout); 130 stopped by a signal before that (--once); 2, 3 see 'hold help'. TCP is
+not encrypted: between machines use a tunnel.";
 
 /// Options of `hold replica`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Copy the map once, and end
+    /// Copy the map once, then exit
     #[arg(long)]
     once: bool,
 
-    /// Time limit of the copy [default: no limit]
+    /// Time limit for the copy [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = sizes::wait, requires = "once")]
     timeout: Option<Duration>,
 

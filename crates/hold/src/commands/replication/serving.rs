@@ -24,12 +24,12 @@ const OTHER_DESCRIPTORS: u64 = 64;
 /// Addresses and server options.
 #[derive(clap::Args, Debug)]
 pub struct Serve {
-    /// Address to listen at: unix:PATH, tcp:HOST:PORT, tcp:PORT on this machine; port 0: any free
+    /// Address to listen on: unix:PATH, tcp:HOST:PORT, tcp:PORT on this machine; port 0: any free
     /// port. May be repeated
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<Address>,
 
-    /// Threads that serve replicas
+    /// Number of threads that serve replicas
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u8).range(1..=64))]
     io_threads: u8,
@@ -42,11 +42,11 @@ pub struct Serve {
     #[arg(long, value_name = "SIZE", value_parser = sizes::bytes, default_value = "64MiB")]
     stream_size: u64,
 
-    /// Send when this many bytes of changes wait, or after --delay, instead of at once
+    /// Send when this many bytes of changes are pending, or after --delay, instead of immediately
     #[arg(long, value_name = "SIZE", value_parser = sizes::bytes, requires = "delay")]
     watermark: Option<u64>,
 
-    /// How long fewer bytes than --watermark may wait
+    /// How long changes may be pending while they are fewer bytes than --watermark
     #[arg(long, value_name = "TIME", value_parser = sizes::wait, requires = "watermark")]
     delay: Option<Duration>,
 
@@ -97,7 +97,7 @@ impl Serve {
         let sockets = inherited_sockets()?;
         if sockets.is_empty() && self.listen.is_empty() {
             return Err(Failure::usage(format!(
-                "'hold {subcommand}' has no address to listen at; add --listen \
+                "'hold {subcommand}' has no address to listen on; add --listen \
                  unix:/path/of/socket or --listen tcp:PORT (this machine), --listen \
                  tcp:ADDRESS:PORT (others, too), or start it by a systemd socket"
             )));
@@ -161,7 +161,7 @@ impl Serving {
         match output.is_json() {
             true => output.json_line(&json!({ "listening": names }))?,
             false => self.voice.say(&format!(
-                "map {}: listens at {}",
+                "map {}: listens on {}",
                 printable(self.map.name()),
                 names.join(", ")
             )),

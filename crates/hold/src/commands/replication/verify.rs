@@ -20,9 +20,10 @@ Examples:
   hold verify tcp:7400 copy prices && echo 'the same'
   hold verify unix:/run/prices.sock copy prices --most 1000 --format json
 
-Compares every pair at one position of the origin's stream, while writers continue, and names the
-keys that differ. It reads the whole map from the origin into memory, and repeats the comparison for
-keys that change meanwhile. The digests of equal maps are equal, even on different machines.
+Compares every pair at one position in the origin's stream, while writers continue, and names the
+keys that differ. The command reads the whole map from the origin into memory, and repeats the
+comparison for keys that change meanwhile. The digests of equal maps are equal, even on different
+machines.
 
 Exit codes: 0 the same; 1 keys differ, or changed too often to compare; 2, 3 see 'hold help'";
 
@@ -39,7 +40,7 @@ pub struct Args {
     #[command(flatten)]
     secret: SecretFile,
 
-    /// Time limit of the comparison
+    /// Time limit for the comparison
     #[arg(long, value_name = "TIME", value_parser = sizes::wait, default_value = "1m")]
     timeout: Duration,
 

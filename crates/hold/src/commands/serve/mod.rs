@@ -40,20 +40,20 @@ Examples:
   hold log tail serve-public requests                   # see --access-log, --hold
   hold bench files ./public --matrix                    # the best choices for these files
 
-Two protocols at one address: HTTP/1.1 (GET, HEAD, ranges, conditions, .br and .gz next to a
-file), and the simple one: send an id and a newline, read the file's bytes until the end; one zero
-byte means no such id.
+Two protocols share one address: HTTP/1.1 (GET, HEAD, ranges, conditions, .br and .gz next to a
+file), and the simple protocol: send an id and a newline, and read the file's bytes until the end;
+one zero byte means that the id does not exist.
 
-Workers are processes. They share one cache of --cache-bytes in a hold, which survives them: after
-a crash, or with --hold after any end, the cache is warm. A worker that dies is restarted; the
-others continue meanwhile. After a file changes or disappears, its old contents are served for at
-most --fresh. Nothing outside DIR is served.
+Workers are processes. They share one cache of --cache-bytes in a hold, which survives them: after a
+crash, or with --hold after any exit, the cache is warm. A worker that dies is restarted; the others
+continue meanwhile. After a file changes or disappears, its old contents are served for at most
+--fresh. Nothing outside DIR is served.
 
-SIGTERM or SIGINT ends the server once the answers are sent, after at most --grace; a second signal
-ends it at once. SIGHUP starts new workers (even of a new version of this program), then lets the
-old ones finish.
+SIGTERM or SIGINT shuts the server down once all answers are sent, or after --grace; a second signal
+stops it immediately. SIGHUP starts new workers (which may be a new version of this program), then
+lets the old ones finish.
 
-Exit codes: 0 ended by a signal; 2, 3 see 'hold help'. TCP is not encrypted: use a proxy on the
+Exit codes: 0 stopped by a signal; 2, 3 see 'hold help'. TCP is not encrypted: use a proxy on the
 public Internet.";
 
 /// Serves, as the supervisor or as one of its workers.

@@ -24,11 +24,11 @@ const BESIDE_CACHE: u64 = 64 << 20;
 /// Options of `hold serve`.
 #[derive(clap::Args, Debug, Clone)]
 pub struct Args {
-    /// The directory to serve; with --files sqlite the database
+    /// The directory to serve, or the database with --files sqlite
     #[arg(value_name = "DIR")]
     pub place: PathBuf,
 
-    /// Address to listen at: unix:PATH, tcp:HOST:PORT, tcp:PORT on this machine; port 0: any free
+    /// Address to listen on: unix:PATH, tcp:HOST:PORT, tcp:PORT on this machine; port 0: any free
     /// port. May be repeated [default: tcp:8080]
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Vec<Address>,
@@ -57,8 +57,8 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     access_log: Option<String>,
 
-    /// Address of a live status page (/_hold/) and Prometheus' /metrics: unix:PATH,
-    /// tcp:HOST:PORT, tcp:PORT on this machine [default: nowhere]
+    /// Address for a live status page (/_hold/) and for Prometheus' /metrics: unix:PATH,
+    /// tcp:HOST:PORT, tcp:PORT on this machine [default: no status page]
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<Address>,
 
@@ -81,7 +81,7 @@ pub struct Args {
 
 #[derive(clap::Args, Debug, Clone)]
 struct Cache {
-    /// The hold of the cache; kept at the end [default: one for DIR, deleted at the end]
+    /// The hold for the cache; kept when the server exits [default: a hold for DIR, deleted then]
     #[arg(long, value_name = "HOLD")]
     hold: Option<PathBuf>,
 
@@ -93,14 +93,14 @@ struct Cache {
     #[arg(long, value_name = "SIZE", value_parser = sizes::bytes)]
     keep_up_to: Option<u64>,
 
-    /// How long a change of a file may go unnoticed
+    /// How long a change to a file may go unnoticed
     #[arg(long, value_name = "TIME", value_parser = sizes::wait, default_value = "1s")]
     fresh: Duration,
 }
 
 #[derive(clap::Args, Debug, Clone)]
 struct Limits {
-    /// Maximum number of connections per worker; further ones wait
+    /// Maximum number of connections per worker; further connections wait
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     max_connections: u32,
 
@@ -127,7 +127,7 @@ struct Choices {
     #[arg(long = "loop", value_name = "LOOP", default_value_t = LoopKind::Epoll, value_parser = choice(&LoopKind::ALL, LoopKind::word))]
     kind: LoopKind,
 
-    /// The map of connections
+    /// The data structure that holds the connections
     #[arg(long, value_name = "MAP", default_value_t, value_parser = choice(&RequestsKind::ALL, RequestsKind::word))]
     requests: RequestsKind,
 
@@ -139,7 +139,7 @@ struct Choices {
     #[arg(long, value_name = "MAP", default_value_t = CacheKind::Hold, value_parser = choice(&CacheKind::ALL, CacheKind::word))]
     cache: CacheKind,
 
-    /// Where files are stored: a directory, or a database of 'hold serve-import'
+    /// Where files are stored: a directory, or a database created by 'hold serve-import'
     #[arg(long, value_name = "SOURCE", default_value_t, value_parser = choice(&SourceKind::ALL, SourceKind::word))]
     files: SourceKind,
 }

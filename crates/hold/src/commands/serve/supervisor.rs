@@ -119,7 +119,7 @@ fn listen(args: &Args) -> Result<Vec<Listener>> {
         listeners.push(Address::Tcp("127.0.0.1".to_owned(), DEFAULT_PORT).listen()?);
     }
     match listeners.len() > MOST_SOCKETS {
-        true => Err(Failure::usage(format!("at most {MOST_SOCKETS} addresses to listen at"))),
+        true => Err(Failure::usage(format!("at most {MOST_SOCKETS} addresses to listen on"))),
         false => Ok(listeners),
     }
 }
