@@ -53,7 +53,7 @@ enum Workload {
     Loop(local_loop::Args),
     /// Random get and copy in one process, compared with hashbrown's HashMap<Vec<u8>, Vec<u8>>
     Private(private::Args),
-    /// Messages from one process to others: throughput, latency, curves of both
+    /// Messages from one process to others: throughput and latency, with curves of both
     #[command(after_help = flowing(channel::EXAMPLES))]
     Channel(channel::Args),
     /// Elements that two processes move between two queues

@@ -39,7 +39,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     gets: u64,
 
-    /// Rounds of each of the two, alternating; results are medians
+    /// Rounds for Commonhold and for hashbrown, alternating; results are medians
     #[arg(long, value_name = "N", default_value_t = 9)]
     rounds: usize,
 }

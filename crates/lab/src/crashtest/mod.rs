@@ -63,7 +63,7 @@ pub struct Args {
     readers: u32,
 
     /// Name or path of the hold, which must not exist and is deleted afterwards; a path tests a
-    /// hold in a file [default: a name of its own, in memory]
+    /// hold in a file [default: a unique name, in memory]
     #[arg(long, value_name = "HOLD")]
     hold: Option<PathBuf>,
 
@@ -71,7 +71,7 @@ pub struct Args {
     #[arg(long)]
     keep: bool,
 
-    /// The seed of all random choices [default: random]
+    /// The seed for all random choices [default: random]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 

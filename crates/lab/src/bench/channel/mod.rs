@@ -48,18 +48,18 @@ Examples:
   hold bench channel --policy lossy --ring-bytes 64K --message-size 1K --plot channel.html
   hold bench channel --ping-pong --cpus 0,1        round trips, and those of a bare cache line
 
-Latency is measured from the instant at which a message is due until a consumer has verified it.
-With --rate, a message that cannot be sent in time counts as late. As fast as possible (--rate 0),
+Latency is measured from the instant at which a message is due until a consumer has verified it. At
+a rate, a message that cannot be sent in time counts as late. With --rate 0 (as fast as possible),
 latency includes the wait for room in the ring, so a smaller ring gives a lower latency.";
 
 /// Options of `hold bench channel`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Bytes of a message, at least 24
+    /// Bytes per message, at least 24
     #[arg(long, value_name = "SIZE", default_value = "32", value_parser = sizes::bytes)]
     message_size: u64,
 
-    /// Bytes of the ring, rounded up to a power of two
+    /// Size of the ring, rounded up to a power of two
     #[arg(long, value_name = "SIZE", default_value = "102400", value_parser = sizes::bytes)]
     ring_bytes: u64,
 
@@ -67,7 +67,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 0)]
     rate: u64,
 
-    /// Number of consumers, each a process
+    /// Number of consumers; each is a process
     #[arg(long, value_name = "K", default_value_t = 1)]
     consumers: u64,
 
@@ -99,7 +99,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Waiting::Spin)]
     wait: Waiting,
 
-    /// Time one of N messages [default: every one; with --rate 0 one of 16]
+    /// Time one in N messages [default: every message; with --rate 0, one in 16]
     #[arg(long, value_name = "N")]
     sample: Option<u64>,
 
@@ -111,12 +111,13 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["rate", "consumers", "interval", "policy", "sample", "plot"])]
     ping_pong: bool,
 
-    /// Rounds of --ping-pong for each of the two, alternating; results are medians
+    /// Rounds of --ping-pong for the channels and for the bare cache lines, alternating; results
+    /// are medians
     #[arg(long, value_name = "N", default_value_t = 11, requires = "ping_pong")]
     rounds: usize,
 
-    /// Name or path of the hold, which must not exist and is deleted afterwards
-    /// [default: a name of its own, in memory]
+    /// Name or path of the hold, which must not exist and is deleted afterwards [default: a unique
+    /// name, in memory]
     #[arg(long, value_name = "HOLD")]
     hold: Option<PathBuf>,
 

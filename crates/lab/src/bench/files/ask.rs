@@ -29,15 +29,15 @@ pub struct Request {
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "The requests")]
 pub struct Asking {
-    /// Layout of the directory
+    /// The directory's layout
     #[arg(long, value_enum, default_value_t = Layout::Tree)]
     pub layout: Layout,
 
-    /// Protocol of the client
+    /// The client's protocol
     #[arg(long, value_enum, default_value_t = Protocol::Http)]
     pub protocol: Protocol,
 
-    /// Request the file of rank K in proportion to 1 / K^S; 0 requests all files equally often
+    /// Request the file with rank K in proportion to 1 / K^S; 0 requests all files equally often
     #[arg(long, value_name = "S", default_value_t = 0.0)]
     pub zipf: f64,
 
@@ -49,7 +49,7 @@ pub struct Asking {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub limit_files: Option<u64>,
 
-    /// Seed of the random order
+    /// Seed for the random order
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 

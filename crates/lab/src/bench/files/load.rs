@@ -55,7 +55,7 @@ pub struct Load {
     #[arg(long, value_name = "S")]
     seconds: Option<f64>,
 
-    /// Total number of requests of all threads, instead of a time; without a warm-up
+    /// Total number of requests across all threads, instead of a time; without a warm-up
     #[arg(long, value_name = "N", conflicts_with_all = ["seconds", "warm_up"],
         value_parser = clap::value_parser!(u64).range(1..))]
     requests_total: Option<u64>,
@@ -68,7 +68,8 @@ pub struct Load {
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = humantime::parse_duration)]
     interval: Duration,
 
-    /// Total requests per second of all threads; 0 sends the next one as soon as one is answered
+    /// Total requests per second across all threads; 0 sends each request as soon as the previous
+    /// one is answered
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with_all = ["sleep", "sleep_deviation"])]
     rate: u64,
 
@@ -76,11 +77,11 @@ pub struct Load {
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = humantime::parse_duration)]
     sleep: Duration,
 
-    /// Standard deviation of these sleeps, which are distributed normally
+    /// Standard deviation of these sleeps, which are normally distributed
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = humantime::parse_duration)]
     sleep_deviation: Duration,
 
-    /// Time limit of an answer
+    /// Time limit for an answer
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
     timeout: Duration,
 

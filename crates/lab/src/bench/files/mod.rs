@@ -60,9 +60,10 @@ Examples:
   hold bench files try --matrix                         all 216 combinations of choices
   hold bench files try --matrix loop,cache --rounds 5 --plot matrix.html
 
-Latency is measured from the instant at which a request is due. In the closed loop that is when it
-is sent; with --rate, a request that finds no free connection counts as late. Every body is verified
-by a 64-bit hash of the file, which is read beforehand, so the files must not change meanwhile.";
+Latency is measured from the instant at which a request is due. Without --rate, a request is due
+when it is sent; with --rate, a request that finds no free connection counts as late. Every body is
+verified by a 64-bit hash of the file, which is read beforehand, so the files must not change
+meanwhile.";
 
 /// Options of `hold bench files`.
 #[derive(clap::Args, Debug)]
@@ -103,7 +104,7 @@ pub struct Args {
         value_parser = clap::value_parser!(u64).range(1..=100_000_000), help_heading = "A directory for tests")]
     make: Option<u64>,
 
-    /// Sizes of these files, in turn
+    /// Sizes of these files, used in turn
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',', default_value = "1KiB,16KiB,128KiB",
         value_parser = sizes::bytes, help_heading = "A directory for tests")]
     sizes: Vec<u64>,

@@ -38,18 +38,18 @@ pub struct Serving {
         "cache", "files", "cache_bytes", "program", "server_cpus", "more", "matrix"])]
     address: Option<Address>,
 
-    /// The process ID of that server, to measure the processor time of it and its children
+    /// The process ID of that server, to measure the processor time of the server and its children
     #[arg(long, value_name = "PID", requires = "address")]
     server_pid: Option<u32>,
 
-    /// Number of worker processes of the server
+    /// Number of the server's worker processes
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     workers: Option<u64>,
 
     #[command(flatten)]
     choices: Choices,
 
-    /// Bytes of the server's cache
+    /// Size of the server's cache
     #[arg(long, value_name = "SIZE", value_parser = sizes::bytes)]
     cache_bytes: Option<u64>,
 

@@ -41,7 +41,7 @@ pub struct Choices {
     #[arg(long = "loop", value_name = "LOOP", value_parser = PossibleValuesParser::new(LOOPS))]
     kind: Option<String>,
 
-    /// The server's map of connections
+    /// The data structure that holds the server's connections
     #[arg(long, value_name = "MAP", value_parser = PossibleValuesParser::new(REQUESTS))]
     requests: Option<String>,
 

@@ -37,7 +37,7 @@ Examples:
 /// Options of `hold bench log`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Number of writers, each a process
+    /// Number of writers; each is a process
     #[arg(long, value_name = "W", default_value_t = 2)]
     writers: u32,
 
@@ -45,11 +45,11 @@ pub struct Args {
     #[arg(long, value_name = "S", default_value_t = 5.0)]
     seconds: f64,
 
-    /// Bytes of a line, at least 40
+    /// Bytes per line, at least 40
     #[arg(long, value_name = "SIZE", default_value = "100", value_parser = sizes::bytes)]
     line_bytes: u64,
 
-    /// Lines per second of each writer; 0 means as many as possible
+    /// Lines per second for each writer; 0 means as many as possible
     #[arg(long, value_name = "N", default_value_t = 0)]
     rate: u64,
 
@@ -57,11 +57,11 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Full::Drop)]
     full: Full,
 
-    /// Bytes of each writer's ring, rounded up to a power of two
+    /// Size of each writer's ring, rounded up to a power of two
     #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = sizes::bytes)]
     ring_bytes: u64,
 
-    /// Time one of N lines
+    /// Time one in N lines
     #[arg(long, value_name = "N", default_value_t = 64)]
     sample: u64,
 
@@ -77,8 +77,8 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Waiting::Spin)]
     wait: Waiting,
 
-    /// Name or path of the hold, which must not exist and is deleted afterwards
-    /// [default: a name of its own, in memory]
+    /// Name or path of the hold, which must not exist and is deleted afterwards [default: a unique
+    /// name, in memory]
     #[arg(long, value_name = "HOLD")]
     hold: Option<PathBuf>,
 

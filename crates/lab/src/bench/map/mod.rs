@@ -47,7 +47,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 2)]
     processes: u64,
 
-    /// Total number of keys of all processes
+    /// Total number of keys across all processes
     #[arg(long, value_name = "N", default_value_t = 10_000_000)]
     keys: u64,
 
@@ -59,7 +59,7 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", default_value_t = 4)]
     value_size: usize,
 
-    /// Use a map of fixed-length pairs
+    /// Use a map with fixed-length pairs
     #[arg(long)]
     fixed: bool,
 
@@ -89,8 +89,8 @@ pub struct Args {
     #[arg(long)]
     no_put_latency: bool,
 
-    /// Name or path of the hold, which must not exist and is deleted afterwards
-    /// [default: a name of its own, in memory]
+    /// Name or path of the hold, which must not exist and is deleted afterwards [default: a unique
+    /// name, in memory]
     #[arg(long, value_name = "HOLD")]
     hold: Option<PathBuf>,
 

@@ -26,15 +26,15 @@ const MIX_EVERY: u64 = 50;
 pub enum Phase {
     /// Set new keys
     Put,
-    /// Set them again
+    /// Set the same keys again
     Upd,
     /// 98% get, 2% delete and set
     Mix,
-    /// Get each
+    /// Get each key
     Get,
-    /// Get many at a time
+    /// Get many keys at a time
     GetMany,
-    /// Set new keys of a fresh hold, timing each
+    /// Set new keys in a fresh hold, timing each set
     PutLatency,
 }
 

@@ -37,7 +37,7 @@ const A2B: &str = "a2b";
 /// Shown after `hold bench queue --help`.
 pub const EXAMPLES: &str = "\
 Examples:
-  hold bench queue --cpus 0,1                 batches of 1,000, of 64, one by one
+  hold bench queue --cpus 0,1                 batches of 1,000, of 64, and one by one
   hold bench queue --alone --batch 1000       the same in one process
   hold bench queue --touch --element-bytes 4K each element's first bytes read and written
   hold bench queue --batch 1 --seconds 10 --format json";
@@ -57,7 +57,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     elements: u32,
 
-    /// Bytes of each element, at least 8
+    /// Bytes per element, at least 8
     #[arg(long, value_name = "SIZE", default_value = "64", value_parser = sizes::bytes)]
     element_bytes: u64,
 
@@ -69,7 +69,7 @@ pub struct Args {
     #[arg(long)]
     alone: bool,
 
-    /// Runs of each batch size; results are medians
+    /// Number of runs for each batch size; results are medians
     #[arg(long, value_name = "N", default_value_t = 1)]
     runs: usize,
 
@@ -81,8 +81,8 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Waiting::Spin)]
     wait: Waiting,
 
-    /// Name or path of the hold, which must not exist and is deleted afterwards
-    /// [default: a name of its own, in memory]
+    /// Name or path of the hold, which must not exist and is deleted afterwards [default: a unique
+    /// name, in memory]
     #[arg(long, value_name = "HOLD")]
     hold: Option<PathBuf>,
 

@@ -49,7 +49,7 @@ pub struct Args {
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "0,16,1024")]
     replicas: Vec<usize>,
 
-    /// Number of sending threads of the origin
+    /// Number of the origin's sending threads
     #[arg(long, value_name = "N", default_value_t = 1)]
     io_threads: usize,
 
@@ -61,11 +61,11 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 65_536)]
     cardinality: u32,
 
-    /// Bytes of each key, at least 8
+    /// Bytes per key, at least 8
     #[arg(long, value_name = "SIZE", default_value = "16", value_parser = sizes::bytes)]
     key_size: u64,
 
-    /// Bytes of each value, at least 8
+    /// Bytes per value, at least 8
     #[arg(long, value_name = "SIZE", default_value = "64", value_parser = sizes::bytes)]
     data_size: u64,
 
@@ -81,7 +81,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Transport::Unix)]
     transport: Transport,
 
-    /// Let replicas apply changes to maps of their own, and measure the age of the changes
+    /// Let each replica apply changes to its own map, and measure the age of the changes
     #[arg(long)]
     apply: bool,
 
@@ -93,11 +93,11 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = sizes::bytes)]
     stream_size: u64,
 
-    /// Number of runs of each; results are medians
+    /// Number of runs for each number of replicas and each loop; results are medians
     #[arg(long, value_name = "N", default_value_t = 1)]
     runs: usize,
 
-    /// Processors of the replicas' process [default: any]
+    /// Processors for the replicas' process [default: any]
     #[arg(long, value_name = "LIST", value_parser = Cpus::parse)]
     cpus: Option<Cpus>,
 
