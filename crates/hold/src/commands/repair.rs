@@ -27,7 +27,7 @@ With --salvage: for a file hold that was open when the system crashed or lost po
 process may have it open. Keeps, for each key, the newest record with a correct checksum, and lists
 the records that were dropped or are uncertain. Pages reach the disk in arbitrary order, so deleted
 keys may come back and new keys may be missing. Queues, channels and logs are not salvaged. The old
-file is kept. Without --force, salvaging an undamaged hold is an error. Only a backup ('hold
+file is kept. Without --force, salvaging a sound hold is an error. Only a backup ('hold
 backup') guarantees that nothing is lost.
 
 Exit codes: 0 no problems remain; 1 problems remain (they are listed); 2, 3 see 'hold help'";
@@ -42,7 +42,7 @@ pub struct Args {
     #[arg(long)]
     salvage: bool,
 
-    /// Salvage a hold even if it is undamaged
+    /// Salvage a hold even if it is sound
     #[arg(long, requires = "salvage")]
     force: bool,
 }
