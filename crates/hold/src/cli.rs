@@ -182,7 +182,7 @@ pub enum Subcommand {
     /// Store pairs from a file: CSV, TSV, JSON Lines or NUL-separated
     #[command(after_help = flowing(load::EXAMPLES))]
     Load(load::Args),
-    /// Write all pairs of a map to a file: CSV, TSV, JSON Lines or NUL-separated
+    /// Write all pairs in a map to a file: CSV, TSV, JSON Lines or NUL-separated
     #[command(after_help = flowing(dump::EXAMPLES))]
     Dump(dump::Args),
     /// Move messages between processes; each message goes to one process
@@ -194,7 +194,7 @@ pub enum Subcommand {
     /// Write lines from many processes, and collect them merged by time
     #[command(after_help = flowing(log::EXAMPLES))]
     Log(log::Args),
-    /// Print the changes of a map as they happen
+    /// Print the changes to a map as they happen
     #[command(after_help = flowing(watch::EXAMPLES))]
     Watch(watch::Args),
     /// Serve a map to replicas, on this machine and on others

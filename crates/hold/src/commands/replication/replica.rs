@@ -27,8 +27,8 @@ seconds. So a replica may be started before its origin. It resumes where it stop
 was killed. Standard error reports lost and restored connections. Only one replica at a time writes
 to a map.
 
-With --once the command ends as soon as the map has the state that the origin's map had at the
-start. The copy remains; the same command updates it.
+With --once the command exits as soon as the map has the state that the origin's map had at the
+start. The copy remains; run the same command again to update it.
 
 Exit codes: 0 stopped by a signal, or with --once the copy is complete; 1 timed out before that
 (--once with --timeout); 130 stopped by a signal before that (--once); 2, 3 see 'hold help'. TCP is

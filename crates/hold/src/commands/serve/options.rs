@@ -53,7 +53,7 @@ pub struct Args {
     #[arg(long)]
     follow_symlinks: bool,
 
-    /// Record every request in this log of the hold ('hold log tail HOLD NAME')
+    /// Record every request in this log in the hold ('hold log tail HOLD NAME')
     #[arg(long, value_name = "NAME")]
     access_log: Option<String>,
 
