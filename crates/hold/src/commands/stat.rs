@@ -29,7 +29,7 @@ its origin and its lag. Origins and replicas report once a second, so a killed o
 few seconds more. 'bytes behind' is the size of the changes that the replica has not applied yet.
 
 Workers of 'hold serve' are shown, too, with counts and times since they started; 'hold monitor'
-shows the same live.
+shows workers live.
 
 Names that begin with a dot are Commonhold's own; they are shown only with --all or by name.";
 
