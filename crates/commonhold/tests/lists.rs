@@ -22,6 +22,21 @@ fn lists(path: &Path) -> Lists {
         .typed()
 }
 
+/// The count and the elements of a value contradict each other: nothing is removed.
+#[test]
+fn a_value_whose_count_is_wrong_is_not_a_list() {
+    let ground = Ground::memory();
+    let lists = lists(&ground.path("it.hold"));
+    let one = [&1u32.to_le_bytes()[..], b"a", &1u32.to_le_bytes()].concat();
+    for (count, elements) in [(1u32, [one.clone(), one.clone()].concat()), (2, one)] {
+        let value = [&count.to_le_bytes()[..], &elements].concat();
+        lists.map().set("key", &value).unwrap();
+        assert_eq!(lists.pop("key").unwrap_err().kind(), ErrorKind::Mismatch);
+        assert_eq!(lists.shift("key").unwrap_err().kind(), ErrorKind::Mismatch);
+        assert_eq!(lists.map().get("key").unwrap(), Some(value));
+    }
+}
+
 /// What is in the list of the tests.
 fn elements(lists: &Lists) -> Vec<Vec<u8>> {
     lists.get("key").unwrap().unwrap_or_default()

@@ -270,8 +270,8 @@ impl<'a> Salvage<'a> {
     /// place.
     fn try_segments(&mut self, extent: u64, len: u64) {
         for at in 0..EXTENT / SEGMENT_BYTES {
-            let segment =
-                Segment { space: self.space, offset: extent * EXTENT + at * SEGMENT_BYTES };
+            let offset = extent * EXTENT + at * SEGMENT_BYTES;
+            let Some(segment) = Segment::at(self.space, offset) else { continue };
             let live = slab::is_sequence(segment.header().state_word.load(Ordering::Relaxed));
             let phase: Phase = segment.phase();
             let Some(bound) = live.then(|| self.maps.get(&segment.map())).flatten() else {
@@ -338,9 +338,11 @@ impl<'a> Salvage<'a> {
                     continue;
                 }
             };
-            let len = self.space.file().len().unwrap_or(0);
-            let record = bound.shape.measure(self.space, *place, *sequence, len - place);
-            let Some(record) = record else { continue };
+            let room = self.space.file().len().unwrap_or(0).saturating_sub(*place);
+            let Some(record) = bound.shape.measure(self.space, *place, *sequence, room) else {
+                self.report.dropped += 1;
+                continue;
+            };
             let mut value = Vec::new();
             record.append_value(&mut value);
             match record.expiry() {

@@ -266,7 +266,7 @@ fn choose(space: &Space, layout: &Layout, thorough: bool) -> Option<(u32, u64)> 
     for number in 0..layout.rings {
         let ring = Ring::new(space, layout, number);
         let word = ring.header.tenant.load(Ordering::Acquire);
-        let used = ring.extent().0 - ring.tail();
+        let used = ring.extent().0.saturating_sub(ring.tail());
         if best.is_some_and(|(least, ..)| used >= least) {
             continue;
         }

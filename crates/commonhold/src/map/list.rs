@@ -157,6 +157,9 @@ impl<K: Codec> TypedMap<K, List> {
             }
             let taken = if end == End::Front { front(elements) } else { back(elements) };
             let (element, rest) = taken.ok_or_else(|| self.no_list())?;
+            if (count == 1) != rest.is_empty() {
+                return Err(self.no_list());
+            }
             removed = Some(element.to_vec());
             Ok((count > 1).then(|| [&(count - 1).to_le_bytes(), rest].concat()))
         })?;

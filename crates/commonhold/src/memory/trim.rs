@@ -54,12 +54,14 @@ pub(crate) fn trim_some(space: &Space, me: Owner, lane: u32) {
         return;
     }
     let blocks = blocks(space);
-    let next = if from + STEP < blocks { from + STEP } else { 0 };
+    // A damaged cursor may be any number.
+    let end = from.saturating_add(STEP);
+    let next = if end < blocks { end } else { 0 };
     // Of several participants that come at the same time, one does it.
     if cursor.compare_exchange(from, next, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
         let trimmer = Trimmer { space, me, lane, now: now_ms() };
         // Residue is rare, so each part checks one block for it, a different one each time.
-        trimmer.go_over(from.max(FIRST)..blocks.min(from + STEP), |block| {
+        trimmer.go_over(from.max(FIRST)..blocks.min(end), |block| {
             block % STEP == trimmer.now / GRACE_MS % STEP
         });
     }
