@@ -109,9 +109,10 @@ const COMMAND: Ranks = &[
 /// The crates of the workspace, and which of them each may depend on.
 ///
 /// The bindings depend on what they offer, so neither knows of the file server.
-const CRATES: [(&str, &[&str]); 12] = [
+const CRATES: [(&str, &[&str]); 13] = [
     ("commonhold", &[]),
     ("commonhold-testing", &["commonhold"]),
+    ("commonhold-budgets", &["commonhold"]),
     ("commonhold-io", &["commonhold", "commonhold-testing"]),
     ("commonhold-replicate", &["commonhold", "commonhold-io", "commonhold-testing"]),
     ("commonhold-files", &["commonhold", "commonhold-io", "commonhold-testing"]),
