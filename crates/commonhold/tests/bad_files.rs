@@ -512,3 +512,31 @@ fn damaged_backups_are_refused_or_right() {
         }
     });
 }
+
+/// Records in the part of an extent that was not cut off are kept.
+#[test]
+fn salvage_keeps_what_is_left_of_an_extent() {
+    const EXTENT: u64 = 65_536;
+    let ground = Ground::file();
+    let path = ground.path("it.hold");
+    {
+        let hold = Hold::create(&path).unwrap();
+        let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
+        for id in 0..20_000u32 {
+            map.set(id.to_le_bytes(), [7; 100]).unwrap();
+        }
+    }
+    let whole = std::fs::read(&path).unwrap();
+    let kept = |len: u64| {
+        let cut = ground.path("cut.hold");
+        std::fs::write(&cut, &whole[..len as usize]).unwrap();
+        let kept = commonhold::hold::salvage(&cut).unwrap().kept;
+        std::fs::remove_file(&cut).unwrap();
+        kept
+    };
+    let extents = whole.len() as u64 / EXTENT;
+    let more = (extents / 2..extents - 1)
+        .step_by(3)
+        .filter(|extent| kept(extent * EXTENT + 61_440) > kept(extent * EXTENT));
+    assert!(more.count() > 0, "of {extents} extents none keeps anything when it is cut");
+}

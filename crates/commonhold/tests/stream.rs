@@ -403,3 +403,40 @@ fn a_check_beside_one_who_begins_a_stream_finds_nothing_wrong() {
     assert_eq!(map.follow().unwrap().try_recv().unwrap(), None);
     assert!(hold.check().unwrap().ok);
 }
+
+/// The writer has its segment's lock and is about to ask whether the hold is frozen. The process
+/// that begins the stream has seen that lock free before.
+#[cfg(feature = "steps")]
+#[test]
+fn a_change_that_meets_the_beginning_of_a_stream_is_in_it() {
+    let (ground, board) = (Ground::memory(), Board::new(1));
+    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
+    map.set("key", "old").unwrap();
+    let mut writer = Child::run("writer", || {
+        let hold = Hold::open(ground.path("it.hold")).unwrap();
+        let map = hold.maps().open("it").unwrap();
+        // The first change finds memory; the next one takes the short way.
+        map.set("key", "warm").unwrap();
+        board.put(0, 1);
+        until("the hold is frozen", || board.get(0) == 2);
+        commonhold::steps::arm("write.locked:stop").unwrap();
+        map.set("key", "new").unwrap();
+    });
+    until("the writer is warm", || board.get(0) == 1 || writer.is_gone());
+    let mut beginner = Child::run("beginner", || {
+        let hold = Hold::open(ground.path("it.hold")).unwrap();
+        commonhold::steps::arm("stream.frozen:stop").unwrap();
+        assert!(hold.maps().begin_stream("it", 1 << 20).unwrap());
+    });
+    assert!(beginner.wait_stopped());
+    board.put(0, 2);
+    assert!(writer.wait_stopped());
+    beginner.signal(Signal::SIGCONT);
+    beginner.finish();
+    let mut follower = map.follow().unwrap();
+    writer.signal(Signal::SIGCONT);
+    writer.finish();
+    let frame = follower.try_recv().unwrap().expect("the change is not in the stream");
+    assert_eq!((frame.key, frame.value), (&b"key"[..], &b"new"[..]));
+}

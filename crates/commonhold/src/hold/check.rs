@@ -253,7 +253,7 @@ impl Memory<'_> {
         }
         let state = header(self.space, offset / EXTENT).state();
         let map = match state.kind() {
-            Kind::Segments => Segment { space: self.space, offset }.map(),
+            Kind::Segments => Segment::at(self.space, offset).map_or(u32::MAX, Segment::map),
             _ => record::map_at(self.space, offset),
         };
         self.passing.maps.contains(&map)

@@ -167,7 +167,7 @@ mod tests {
         let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
         map.set("key", "value").unwrap();
         let (space, bits) = (hold.space(), map.bound.hasher.hash(b"key").directory());
-        let segment = directory::lookup(space, map.bound.root(space), bits).unwrap();
+        let segment = directory::lookup(space, &map.bound, bits).unwrap();
         let living = |hold: &Hold| hold.arena().participant().unwrap().registration.owner;
         // The waiters' own process, another one that lives, one whose generation never was, no slot
         // at all.

@@ -12,6 +12,7 @@ use crate::map::shadow_map;
 use crate::map::walk::MapInfo;
 use crate::memory::arena::Arena;
 use crate::memory::roots::{self, Existing, StructureKind};
+use crate::steps::step;
 use crate::stream::own;
 use std::fmt;
 use std::sync::Arc;
@@ -135,6 +136,7 @@ impl<'h> Maps<'h> {
             let ring = own::claim(lane, size)?;
             let _frozen = freeze::freeze_in(self.arena, lane)?;
             map.bound.ensure_current(&self.arena.space)?;
+            step!("stream.frozen");
             own::begin(stream, ring)
         })
     }

@@ -129,7 +129,7 @@ pub(crate) fn create(name: &Path, options: &HoldOptions) -> Result<Hold> {
 
 fn spawn_reaper(hold: &Hold, path: &Path) -> std::io::Result<()> {
     let (space, file) = (hold.space(), hold.space().file());
-    let mapped = (space.mapping().base() as usize, space.reserved() as usize);
+    let mapped = (space.mapping().base().as_ptr() as usize, space.reserved() as usize);
     reaper::spawn(path, file.dev(), file.ino(), &[mapped])
 }
 

@@ -23,12 +23,13 @@ use crate::log::recover as log_recover;
 use crate::map::directory::is_linked;
 use crate::map::recover as segments;
 use crate::map::root::{self, Status};
-use crate::map::segment::{Segment, Step};
+use crate::map::segment::Step;
 use crate::map::{directory, dropping, lifecycle};
-use crate::memory::arena::{Acting, Arena};
+use crate::memory::arena::Arena;
 use crate::memory::block::{self, Block};
 use crate::memory::recover::recover_extents;
 use crate::memory::roots::{StructureKind, all as all_roots, roots};
+use crate::memory::writer::Acting;
 use crate::memory::{attach, extents, freeze_lock};
 use crate::queue::recover as queue;
 use crate::steps::step;
@@ -101,12 +102,12 @@ pub(crate) fn recover(arena: &Arena, owner: Owner, level: Level, patience: Patie
 fn recover_segments(acting: &Acting<'_>, lanes: &[LaneList]) -> Result<()> {
     let (mut failed, mut kept) = (Ok(()), Vec::new());
     for offset in in_order(acting.arena, lanes) {
-        let segment = Segment { space: &acting.arena.space, offset };
         // Its parent comes before it.
         let is_kept = kept.contains(&offset);
         let recovered = if is_kept { Ok(()) } else { segments::segment(acting, offset) };
-        if (is_kept || recovered.is_err()) && directory::is_segment(segment.space, offset) {
-            kept.push(segment.phase().child);
+        if is_kept || recovered.is_err() {
+            let segment = directory::segment_at(&acting.arena.space, offset);
+            kept.extend(segment.map(|segment| segment.phase().child));
         }
         failed = failed.and(recovered);
     }
@@ -120,9 +121,8 @@ fn clear_lists<'a>(acting: &Acting<'_>, lanes: &'a [LaneList]) -> Option<&'a Lan
     let space = &acting.arena.space;
     let is_held = |word: &AtomicU64| {
         let offset = word.load(Ordering::Acquire);
-        let lock = |offset| &Segment { space, offset }.header().lock;
-        directory::is_segment(space, offset)
-            && robust_lock::holder(lock(offset)) == Some(acting.owner)
+        let segment = directory::segment_at(space, offset);
+        segment.is_some_and(|s| robust_lock::holder(&s.header().lock) == Some(acting.owner))
     };
     let mut clear = None;
     for lane in lanes {
@@ -201,8 +201,8 @@ fn in_order(arena: &Arena, lanes: &[LaneList]) -> Vec<u64> {
     let space = &arena.space;
     let children: Vec<u64> = lanes.iter().map(|l| l.child.load(Ordering::Acquire)).collect();
     let rank = |offset: &u64| {
-        let splitting = directory::is_segment(space, *offset)
-            && Segment { space, offset: *offset }.phase().step != Step::None;
+        let segment = directory::segment_at(space, *offset);
+        let splitting = segment.is_some_and(|segment| segment.phase().step != Step::None);
         match (children.contains(offset), splitting) {
             (false, _) => 0,
             (true, true) => 1,

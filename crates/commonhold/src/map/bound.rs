@@ -1,6 +1,7 @@
 //! A map as one handle sees it: a copy of its root's fields in private memory.
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::map::chunk_cache::ChunkCache;
 use crate::map::hash::Hasher;
 use crate::map::inline::Inline;
 use crate::map::lookups::Lookups;
@@ -12,16 +13,23 @@ use crate::memory::roots;
 use crate::steps::step;
 use crate::stream::follow::Followed;
 use crate::stream::words::Stream;
-use crate::sync::space::Space;
+use crate::sync::space::{Checked, Space};
 use std::sync::atomic::{Ordering, fence};
 
 /// The private view of one map.
 pub(crate) struct Bound {
     pub(crate) id: u32,
-    root: u64,
+    root: Checked<Root>,
+    /// The chunks of its directory that this handle has looked at.
+    pub(crate) chunks: ChunkCache,
     pub(crate) incarnation: u64,
     pub(crate) hasher: Hasher,
     pub(crate) mode: MapMode,
+    /// Its pairs are records that do not expire: the short way of a lookup applies.
+    pub(crate) has_short_reads: bool,
+    /// Its records have neither checksums nor expiry, and everybody may write it: the short way of
+    /// a change applies.
+    pub(crate) has_short_changes: bool,
     /// True if only its replica writes it.
     pub(crate) replica: bool,
     /// The minimum number of bytes allocated for a value; a setting of the handle.
@@ -42,9 +50,12 @@ impl Bound {
     /// # Errors
     /// `Damaged` if the root's fields are inconsistent.
     pub(crate) fn new(space: &Space, id: u32, root: &Root) -> Result<Bound> {
-        let offset = root::root_offset(space, id).unwrap_or(0);
+        let offset = root::root_offset(space, id);
+        let checked = offset.and_then(|offset| Checked::new(space, offset));
         let incarnation = root.incarnation.load(Ordering::Acquire);
-        let Some(mode) = root.mode() else { return Err(damaged(space, id)) };
+        let (Some(checked), Some(mode)) = (checked, root.mode()) else {
+            return Err(damaged(space, id));
+        };
         let hasher = Hasher::new(root.seed.load(Ordering::Relaxed));
         let cache = matches!(mode, MapMode::Cache { .. });
         let inline = match mode {
@@ -56,13 +67,18 @@ impl Bound {
         let slots = if cache { CACHE_BUCKETS } else { BUCKETS };
         Ok(Bound {
             id,
-            root: offset,
+            root: checked,
+            chunks: ChunkCache::new(),
             incarnation,
             hasher,
             mode,
+            has_short_reads: mode == MapMode::General,
+            has_short_changes: mode == MapMode::General
+                && !space.has_checksums()
+                && !root.is_replica(),
             replica: root.is_replica(),
             value_room: 0,
-            shape: Shape { expiry: cache, checksum: space.has_checksums() },
+            shape: Shape::new(cache, space.has_checksums()),
             buckets: inline.as_ref().map_or(slots, Inline::buckets),
             inline,
             name: root.name(),
@@ -70,15 +86,15 @@ impl Bound {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn root<'a>(&self, space: &'a Space) -> &'a Root {
-        space.view(self.root)
+        self.root.of(space)
     }
 
     /// Its stream, if it has one.
     #[inline]
     pub(crate) fn stream<'a>(&self, space: &'a Space) -> Stream<'a> {
-        Stream::of(space, self.root, self.incarnation)
+        Stream::of(space, self.root.offset(), self.incarnation)
     }
 
     /// The last check of every operation.
@@ -120,9 +136,19 @@ impl Bound {
         matches!(self.inline, Some(Inline::Cells(_)))
     }
 
+    /// True if a split at this depth goes by the tags in the slots: no record needs to be read.
+    #[inline]
+    pub(crate) fn moves_by_tag(&self, depth: u32) -> bool {
+        self.inline.is_none() && depth >= 8
+    }
+
     /// The description of the map for a follower.
     pub(crate) fn followed(&self) -> Followed {
-        Followed { name: self.name.clone(), root: self.root, incarnation: self.incarnation }
+        Followed {
+            name: self.name.clone(),
+            root: self.root.offset(),
+            incarnation: self.incarnation,
+        }
     }
 
     /// The same, with at least this many bytes allocated for a value.

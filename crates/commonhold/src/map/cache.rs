@@ -237,6 +237,9 @@ fn evict_from(
 
 /// Adds this handle's lookups to the map's counters.
 pub(crate) fn flush_counters(space: &Space, bound: &Bound) {
+    if !bound.is_current(space) {
+        return; // The root may be another map's by now.
+    }
     let root = bound.root(space);
     let (hits, misses) = bound.lookups.take();
     for (count, shared) in [(hits, &root.hits), (misses, &root.misses)] {

@@ -20,10 +20,10 @@
 use crate::map::bound::Bound;
 use crate::map::directory;
 use crate::map::root::Root;
-use crate::memory::arena::Writer;
 use crate::memory::classes::{EXTENT, class_for, geometry};
 use crate::memory::extents::{Kind, header};
 use crate::memory::runs;
+use crate::memory::writer::Writer;
 use crate::steps::step;
 use crate::sync::participant::{Charge, LaneList, slot};
 use crate::sync::space::Space;

@@ -85,9 +85,8 @@ pub(crate) fn check(
 
 /// Every entry leads to the segment that covers its index.
 fn check_entries(space: &Space, bound: &Bound, findings: &mut Findings) {
-    let root = bound.root(space);
-    for index in 0..1u32 << directory::depth(root) {
-        let right = directory::lookup(space, root, index)
+    for index in 0..1u32 << directory::depth(bound.root(space)) {
+        let right = directory::lookup(space, bound, index)
             .is_some_and(|s| is_segment(space, s.offset) && s.phase().covers(index));
         if !right {
             findings.problem(format!("map '{}': directory entry {index} is wrong", bound.name));

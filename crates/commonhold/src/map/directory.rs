@@ -9,12 +9,12 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::map::bound::Bound;
 use crate::map::hash::MAX_DEPTH;
 use crate::map::root::Root;
-use crate::map::segment::{Phase, Segment, mask};
-use crate::memory::arena::Writer;
+use crate::map::segment::{Phase, Segment};
 use crate::memory::classes::{EXTENT, SEGMENT_BYTES};
-use crate::memory::extents::{self, Kind, State, committed, header};
+use crate::memory::extents::{self, Kind, State, committed, header, header_of};
 use crate::memory::lane::LaneGuard;
 use crate::memory::runs;
+use crate::memory::writer::Writer;
 use crate::steps::step;
 use crate::sync::robust_lock::{self, Held, Level, Peers};
 use crate::sync::space::Space;
@@ -23,7 +23,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Depth of a new map: 16 segments, together half an extent.
 pub(crate) const FIRST_DEPTH: u32 = 4;
-const FIRST_BITS: u32 = 14;
+/// Indices below `2^FIRST_BITS` share the first chunk.
+pub(crate) const FIRST_BITS: u32 = 14;
 
 /// The current depth of the directory.
 #[inline]
@@ -44,20 +45,50 @@ fn entry<'a>(space: &'a Space, root: &Root, index: u32) -> &'a AtomicU32 {
 }
 
 /// The segment for these directory bits; `None` only if the hold is damaged or the map is gone.
-#[inline]
-pub(crate) fn lookup<'a>(space: &'a Space, root: &Root, bits: u32) -> Option<Segment<'a>> {
-    let mut index = bits & mask(depth(root));
+#[inline(always)]
+pub(crate) fn lookup<'a>(space: &'a Space, bound: &Bound, bits: u32) -> Option<Segment<'a>> {
+    let root = bound.root(space);
+    // Acquire, as in `depth`. The shift takes the low bits of a damaged depth.
+    let index = bits & (1u32.wrapping_shl(root.depth.load(Ordering::Acquire)).wrapping_sub(1));
+    // Acquire pairs with the release of the entry: the segment is visible.
+    let mut found = bound.chunks.entry(space, root, index)?.load(Ordering::Acquire);
+    if found == 0 {
+        found = lookup_lazily(space, bound, index)?;
+    }
+    Segment::at(space, u64::from(found) * 64)
+}
+
+/// The segment for these directory bits, if the entry itself names it: for a writer, which would
+/// have to fill a lazy entry.
+#[inline(always)]
+pub(crate) fn lookup_own<'a>(space: &'a Space, bound: &Bound, bits: u32) -> Option<Segment<'a>> {
+    let root = bound.root(space);
+    let index = bits & (1u32.wrapping_shl(root.depth.load(Ordering::Acquire)).wrapping_sub(1));
+    // Acquire, as above.
+    let found = bound.chunks.entry(space, root, index)?.load(Ordering::Acquire);
+    Segment::at(space, u64::from(found) * 64).filter(|s| is_segment(space, s.offset))
+}
+
+/// True if the entry of these bits still names the segment.
+#[inline(always)]
+pub(crate) fn is_own(space: &Space, bound: &Bound, bits: u32, segment: Segment<'_>) -> bool {
+    let root = bound.root(space);
+    let index = bits & (1u32.wrapping_shl(root.depth.load(Ordering::Acquire)).wrapping_sub(1));
+    let entry = bound.chunks.entry(space, root, index);
+    entry.is_some_and(|e| u64::from(e.load(Ordering::Acquire)) * 64 == segment.offset)
+}
+
+/// The entry that stands in for a lazy one.
+#[inline(never)]
+fn lookup_lazily(space: &Space, bound: &Bound, index: u32) -> Option<u32> {
+    let (root, mut index) = (bound.root(space), index);
     loop {
-        // Acquire pairs with the release of the entry: the segment is visible.
-        let found = entry(space, root, index).load(Ordering::Acquire);
+        index &= !(1 << index.checked_ilog2()?);
+        // Acquire, as above.
+        let found = bound.chunks.entry(space, root, index)?.load(Ordering::Acquire);
         if found != 0 {
-            let offset = u64::from(found) * 64;
-            return space.covers(offset, SEGMENT_BYTES).then_some(Segment { space, offset });
+            return Some(found);
         }
-        if index == 0 {
-            return None;
-        }
-        index &= !(1 << index.ilog2());
     }
 }
 
@@ -67,7 +98,7 @@ pub(crate) fn lookup_checked<'a>(
     bound: &Bound,
     bits: u32,
 ) -> Result<Segment<'a>> {
-    let found = lookup(space, bound.root(space), bits).filter(|s| is_segment(space, s.offset));
+    let found = lookup(space, bound, bits).filter(|s| is_segment(space, s.offset));
     match found {
         Some(segment) => Ok(segment),
         None => {
@@ -77,21 +108,33 @@ pub(crate) fn lookup_checked<'a>(
     }
 }
 
+/// The segment at `offset`, if one can begin there.
+pub(crate) fn segment_at(space: &Space, offset: u64) -> Option<Segment<'_>> {
+    Segment::at(space, offset).filter(|_| offset != 0 && is_segment(space, offset))
+}
+
 /// True if a segment can begin at `offset`.
+#[inline]
 pub(crate) fn is_segment(space: &Space, offset: u64) -> bool {
-    let extent = offset / EXTENT;
-    extent < committed(space)
-        && header(space, extent).state().kind() == Kind::Segments
+    header_of(space, offset).is_some_and(|header| header.state().is(Kind::Segments))
         && (offset % EXTENT).is_multiple_of(SEGMENT_BYTES)
         && offset % EXTENT + SEGMENT_BYTES <= EXTENT
 }
 
 /// Fills the entry of these bits if it is still lazy. Under the lock of its segment.
 #[inline]
-pub(crate) fn fill(space: &Space, root: &Root, bits: u32, segment: Segment<'_>) {
-    let index = bits & mask(depth(root));
-    let own = entry(space, root, index);
-    if own.load(Ordering::Relaxed) == 0 && is_stored_in_a_chunk(space, root, index) {
+pub(crate) fn fill(space: &Space, bound: &Bound, bits: u32, segment: Segment<'_>) {
+    let root = bound.root(space);
+    let index = bits & ((1 << depth(root)) - 1);
+    let own = bound.chunks.entry(space, root, index);
+    if let Some(own) = own.filter(|own| own.load(Ordering::Relaxed) == 0) {
+        fill_lazy(own, is_stored_in_a_chunk(space, root, index), segment);
+    }
+}
+
+#[inline(never)]
+fn fill_lazy(own: &AtomicU32, is_stored: bool, segment: Segment<'_>) {
+    if is_stored {
         step!("fill.locked");
         own.store((segment.offset / 64) as u32, Ordering::Release);
     }
@@ -282,11 +325,8 @@ pub(crate) fn segments<'a>(
     (0..1u32 << MAX_DEPTH).take_while(move |index| *index < 1 << depth(root)).filter_map(
         move |index| {
             let found = entry(space, root, index).load(Ordering::Acquire);
-            let segment = Segment { space, offset: u64::from(found) * 64 };
-            let first = found != 0
-                && segment.offset + SEGMENT_BYTES <= committed(space) * EXTENT
-                && segment.phase().prefix == index;
-            first.then_some(segment)
+            let segment = Segment::at(space, u64::from(found) * 64)?;
+            (found != 0 && segment.phase().prefix == index).then_some(segment)
         },
     )
 }

@@ -10,11 +10,10 @@
 
 use crate::error::{ErrorKind, Result};
 use crate::map::bound::bind_any;
-use crate::map::directory::{self, is_segment};
+use crate::map::directory::{self, is_segment, segment_at};
 use crate::map::lifecycle::{self, check_name};
 use crate::map::locked;
 use crate::map::root::{self, Root, Status};
-use crate::map::segment::Segment;
 use crate::memory::arena::Arena;
 use crate::memory::freeze_lock;
 use crate::memory::lane::LaneGuard;
@@ -189,10 +188,8 @@ pub(crate) fn hand_over(space: &Space, owner: Owner) {
 fn recover_segment(space: &Space, root: &Root, index: u32, owner: Owner) {
     let Some(entry) = directory::raw_entry(space, root, index) else { return };
     let offset = u64::from(entry.load(Ordering::Acquire)) * 64;
-    let segment = Segment { space, offset };
-    if is_segment(space, offset)
-        && slab::state_owner(segment.header().state_word.load(Ordering::Acquire)) == Some(owner)
-    {
+    let Some(segment) = segment_at(space, offset) else { return };
+    if slab::state_owner(segment.header().state_word.load(Ordering::Acquire)) == Some(owner) {
         recover_record(space, offset, owner);
     }
 }

@@ -18,8 +18,9 @@ use crate::map::segment::Segment;
 use crate::map::split;
 use crate::map::words::Words;
 use crate::map::write::not_a_number;
-use crate::memory::arena::{Arena, Writer};
+use crate::memory::arena::Arena;
 use crate::memory::lane::LaneGuard;
+use crate::memory::writer::Writer;
 use crate::steps::step;
 use crate::stream::append::{self, StreamLock};
 use crate::stream::frame::ChangeKind;
@@ -218,14 +219,13 @@ fn find_pair<P: Packing>(
         bound.ensure_current(space)?;
         return Ok(Some((position, pair)));
     }
-    let root = bound.root(space);
     for _ in 0..TRIES {
-        let Some(segment) = directory::lookup(space, root, hash.directory()) else { break };
+        let Some(segment) = directory::lookup(space, bound, hash.directory()) else { break };
         let found = packing.find(segment, hash, key);
         if found.is_none() {
             // Pairs with the release of directory entries: the slots were read before.
             fence(Ordering::Acquire);
-            let again = directory::lookup(space, root, hash.directory());
+            let again = directory::lookup(space, bound, hash.directory());
             if again.is_none_or(|again| again.offset != segment.offset) {
                 continue;
             }
@@ -245,13 +245,12 @@ pub(crate) fn at_position(
     directory: u32,
     position: u32,
 ) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-    let root = bound.root(space);
     for _ in 0..TRIES {
-        let Some(segment) = directory::lookup(space, root, directory) else { break };
+        let Some(segment) = directory::lookup(space, bound, directory) else { break };
         let pair = inline.pair(segment, position);
         let pair = pair.filter(|(key, _)| bound.hasher.hash(key).directory() == directory);
         fence(Ordering::Acquire);
-        let again = directory::lookup(space, root, directory);
+        let again = directory::lookup(space, bound, directory);
         if pair.is_some() || again.is_some_and(|again| again.offset == segment.offset) {
             bound.ensure_current(space)?;
             return Ok(pair);

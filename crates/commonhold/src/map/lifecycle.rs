@@ -6,19 +6,20 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::map::bound::{self, Bound};
-use crate::map::directory::{self, FIRST_DEPTH, is_segment};
+use crate::map::directory::{self, FIRST_DEPTH, segment_at};
 use crate::map::inline;
 use crate::map::options::{MapMode, MapOptions};
 use crate::map::root::{self, Root, Status};
 use crate::map::segment::{Phase, Segment};
 use crate::map::write;
-use crate::memory::arena::{Acting, Arena, Writer};
+use crate::memory::arena::Arena;
 use crate::memory::classes::EXTENT;
 use crate::memory::extents::{self, Kind, State, header};
 use crate::memory::freeze_lock;
 use crate::memory::lane::LaneGuard;
 use crate::memory::roots::{self, Existing, StructureKind};
 use crate::memory::slab;
+use crate::memory::writer::{Acting, Writer};
 use crate::os::location;
 use crate::steps::step;
 use crate::stream::frame::ChangeKind;
@@ -160,7 +161,8 @@ fn build(lane: &LaneGuard<'_>, making: &Making<'_, '_>, options: &MapOptions) ->
     step!("create.directory");
     for prefix in 0..1 << FIRST_DEPTH {
         let of_cache = matches!(options.mode, MapMode::Cache { .. });
-        let segment = Segment { space, offset: lane.allocate_segment(of_cache)? };
+        let offset = lane.allocate_segment(of_cache)?;
+        let segment = Segment::at(space, offset).ok_or_else(|| bound::damaged(space, id))?;
         for position in 0..crate::map::segment::BUCKETS * 8 {
             segment.slot(position).store(0, Ordering::Relaxed);
         }
@@ -225,8 +227,8 @@ pub(crate) fn roll_back(writer: &impl Writer, id: u32, root: &Root, state_owner:
     for index in 0..1u32 << directory::depth(root) {
         let Some(entry) = directory::raw_entry(space, root, index) else { continue };
         let offset = u64::from(entry.load(Ordering::Acquire)) * 64;
-        let segment = Segment { space, offset };
-        if offset != 0 && is_segment(space, offset) && segment.phase().prefix == index {
+        let segment = segment_at(space, offset).filter(|found| found.phase().prefix == index);
+        if let Some(segment) = segment {
             free_segment(writer, id, segment, state_owner);
             entry.store(0, Ordering::Release);
         }

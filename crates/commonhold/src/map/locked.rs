@@ -12,9 +12,9 @@ use crate::map::hash::Hash;
 use crate::map::record::{Record, has_tag, offset_of};
 use crate::map::recover::recount;
 use crate::map::segment::Segment;
-use crate::memory::arena::Writer;
 use crate::memory::freeze_lock::{is_frozen, wait_while_frozen};
 use crate::memory::lane::LaneGuard;
+use crate::memory::writer::Writer;
 use crate::steps::step;
 use crate::stream::append::{self, StreamLock};
 use crate::stream::frame::ChangeKind;
@@ -24,7 +24,7 @@ use crate::sync::space::Space;
 use crate::sync::unwind::Mend;
 use std::cell::Cell;
 use std::ops::Deref;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// A segment that is locked and listed. Dropping this releases the lock, then unlists it.
 #[must_use]
@@ -42,7 +42,7 @@ impl<'a, W: Writer> Deref for Locked<'_, 'a, W> {
 }
 
 impl<W: Writer> Drop for Locked<'_, '_, W> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
         robust_lock::unlock(&self.segment.header().lock);
         step!("write.unlocked");
@@ -51,11 +51,19 @@ impl<W: Writer> Drop for Locked<'_, '_, W> {
 }
 
 /// A record that will be published.
-pub(crate) struct New<'d, 'a> {
+pub(crate) struct New<'d> {
     pub(crate) word: u64,
-    pub(crate) record: &'d Record<'a>,
+    /// The record, if it has a checksum that still needs the sequence.
+    pub(crate) checksum: Option<&'d Record<'d>>,
     /// Set once it is published: from then on its maker does not free it.
     pub(crate) is_public: &'d Cell<bool>,
+}
+
+/// The record that a change replaces or removes.
+#[derive(Clone, Copy)]
+pub(crate) struct Old {
+    pub(crate) word: u64,
+    pub(crate) sequence: u64,
 }
 
 /// A record found under the lock.
@@ -65,16 +73,28 @@ pub(crate) struct Found<'a> {
     pub(crate) record: Record<'a>,
 }
 
+impl Found<'_> {
+    pub(crate) fn old(&self) -> Old {
+        Old { word: self.word, sequence: self.record.sequence }
+    }
+}
+
 /// Prefetches the memory that a change of a key touches: the segment's lock, for writing, and both
 /// buckets. It arrives while the change is prepared, before the lock is taken.
 #[inline]
 pub(crate) fn fetch(space: &Space, bound: &Bound, hash: Hash) {
-    if let Some(segment) = directory::lookup(space, bound.root(space), hash.directory()) {
-        segment.prefetch_header();
-        hash.buckets(bound.buckets)
-            .into_iter()
-            .for_each(|number| bound.prefetch_to_change(segment, number));
+    if let Some(segment) = directory::lookup(space, bound, hash.directory()) {
+        fetch_segment(bound, segment, hash);
     }
+}
+
+/// The same, of a segment that was looked up.
+#[inline(always)]
+pub(crate) fn fetch_segment(bound: &Bound, segment: Segment<'_>, hash: Hash) {
+    segment.prefetch_header();
+    let [first, second] = hash.buckets(bound.buckets);
+    bound.prefetch_to_change(segment, first);
+    bound.prefetch_to_change(segment, second);
 }
 
 /// Lists and takes the lock of the segment for these 24 directory bits of a hash.
@@ -91,12 +111,11 @@ pub(crate) fn lock<'w, 'a>(
     loop {
         let segment = directory::lookup_checked(space, bound, bits)?;
         let locked = lock_this(lane, segment, Level::Whole)?;
-        let root = bound.root(space);
-        let again = directory::lookup(space, root, bits);
+        let again = directory::lookup(space, bound, bits);
         bound.ensure_current(space)?;
         if again.is_some_and(|s| s.offset == segment.offset) && !is_frozen(lane) {
             step!("write.locked");
-            directory::fill(space, root, bits, segment);
+            directory::fill(space, bound, bits, segment);
             return Ok(locked);
         }
         drop(locked);
@@ -105,6 +124,7 @@ pub(crate) fn lock<'w, 'a>(
 }
 
 /// Lists and takes the lock of this segment. `level` describes what the caller holds already.
+#[inline(always)]
 pub(crate) fn lock_this<'w, 'a, W: Writer>(
     writer: &'w W,
     segment: Segment<'a>,
@@ -119,11 +139,13 @@ pub(crate) fn lock_this<'w, 'a, W: Writer>(
 }
 
 /// The same if the lock is free.
+#[inline(always)]
 pub(crate) fn try_lock_this<'w, 'a, W: Writer>(
     writer: &'w W,
     segment: Segment<'a>,
 ) -> Option<Locked<'w, 'a, W>> {
     writer.list().segment.store(segment.offset, Ordering::Relaxed);
+    step!("write.listed");
     if robust_lock::try_lock(&segment.header().lock, writer.me()) {
         return Some(Locked { writer, segment });
     }
@@ -155,37 +177,30 @@ pub(crate) fn find<'a>(
     Ok(None)
 }
 
-/// A free slot in the emptier of two buckets.
-pub(crate) fn free_position(segment: Segment<'_>, buckets: [u32; 2]) -> Option<u32> {
-    let free = |number: u32| {
-        let mut empty = segment.bucket(number).matching(|word| word == 0);
-        (empty.0.count_ones(), empty.next().map(|at| number * 8 + at))
-    };
-    let [first, second] = buckets.map(free);
-    if second.0 > first.0 { second.1 } else { first.1 }
-}
-
 /// Commits one change of a slot: `old` is its current record, `new` its next one. With a
 /// `stream_lock`, the change enters the stream at the same instant. Returns the sequence of the
 /// change.
+#[inline(always)]
 pub(crate) fn commit(
     writer: &impl Writer,
     bound: &Bound,
     segment: Segment<'_>,
-    position: u32,
-    old: Option<&Found<'_>>,
-    new: Option<New<'_, '_>>,
+    (slot, position): (&AtomicU64, u32),
+    old: Option<Old>,
+    new: Option<New<'_>>,
     stream_lock: Option<StreamLock<'_>>,
 ) -> u64 {
     let header = segment.header();
-    let (old_word, old_sequence) = old.map_or((0, 0), |f| (f.word, f.record.sequence));
+    let (is_old, is_new) = (old.is_some(), new.is_some());
+    let Old { word: old_word, sequence: old_sequence } =
+        old.unwrap_or(Old { word: 0, sequence: 0 });
     let new_word = new.as_ref().map_or(0, |new| new.word);
-    let recovered =
-        Mend::new(|| recover_pending(writer, bound, segment, position, (old, new_word)));
+    let pending = Pending { position, old_word, old_sequence, new_word };
+    let recovered = Mend::new(|| recover_pending(writer, bound, segment, pending));
     let charge = match bound.is_cache() {
         true => {
-            let new = new.as_ref().map(|new| new.record.offset);
-            charge::announce(writer, bound, old.map(|f| f.record.offset), new)
+            let offset = |is: bool, word| is.then(|| offset_of(word));
+            charge::announce(writer, bound, offset(is_old, old_word), offset(is_new, new_word))
         }
         false => None,
     };
@@ -202,24 +217,28 @@ pub(crate) fn commit(
     // Release: a recovery finds the pending record armed before anything else of the change.
     header.state_word.store(sequence, Ordering::Release);
     if let Some(new) = &new {
-        new.record.seal(sequence);
+        if let Some(record) = new.checksum {
+            record.seal(sequence);
+        }
         fence(Ordering::Release);
         // Pairs with the acquire of readers: the bytes are whole.
-        new.record.state_word().store(sequence, Ordering::Release);
+        segment.space.word(offset_of(new_word)).store(sequence, Ordering::Release);
         step!("write.sequenced");
     }
     if let Some(stream_lock) = &stream_lock {
         stream_lock.arm(segment.slot_offset(position));
     }
     // The commit point. Pairs with the acquire of readers.
-    segment.slot(position).store(new_word, Ordering::Release);
-    let is_new = new.map(|new| new.is_public.set(true)).is_some();
+    slot.store(new_word, Ordering::Release);
+    if let Some(new) = new {
+        new.is_public.set(true);
+    }
     step!("write.committed");
     if let Some(stream_lock) = stream_lock {
         stream_lock.finish();
     }
-    count(bound, segment, old.is_some(), is_new);
-    if old.is_some() {
+    count(bound, segment, is_old, is_new);
+    if is_old {
         writer.retire(offset_of(old_word));
         step!("write.retired");
     }
@@ -233,6 +252,15 @@ pub(crate) fn commit(
     sequence
 }
 
+/// The fields of the pending record of a segment.
+#[derive(Clone, Copy)]
+struct Pending {
+    position: u32,
+    old_word: u64,
+    old_sequence: u64,
+    new_word: u64,
+}
+
 /// Completes or rolls back a change that a panic has interrupted, as recovery would after a death,
 /// but for this change alone, because other lanes continue under the same name. A new record that
 /// is not public belongs to its maker. A record that is being retired is retired in any case.
@@ -241,19 +269,17 @@ fn recover_pending(
     writer: &impl Writer,
     bound: &Bound,
     segment: Segment<'_>,
-    position: u32,
-    (old, new_word): (Option<&Found<'_>>, u64),
+    Pending { position, old_word, old_sequence, new_word }: Pending,
 ) {
     let header = segment.header();
     // Relaxed, here and below: under the lock.
     let is_armed = header.armed.load(Ordering::Relaxed) == u64::from(position) + 1;
     if is_armed && segment.slot(position).load(Ordering::Relaxed) == new_word {
+        let old = offset_of(old_word);
         // Sequences are unique: if the state word differs, it was retired.
-        let left = |old: &&Found<'_>| {
-            old.record.state_word().load(Ordering::Relaxed) == old.record.sequence
-        };
-        if let Some(old) = old.filter(left) {
-            writer.retire(old.record.offset);
+        let is_left = || segment.space.word(old).load(Ordering::Relaxed) == old_sequence;
+        if old_word != 0 && is_left() {
+            writer.retire(old);
         }
         if let Some(lane) = writer.lane_number().filter(|_| bound.is_cache()) {
             let signer = (writer.me().slot(), lane);
@@ -298,7 +324,7 @@ pub(crate) fn begin_frame<'a>(
 }
 
 /// Stores the segment's number of pairs, under its lock.
-#[inline]
+#[inline(always)]
 pub(crate) fn count(bound: &Bound, segment: Segment<'_>, before: bool, after: bool) {
     if before != after {
         let pairs = segment.pairs();

@@ -10,7 +10,7 @@ use crate::map::directory;
 use crate::map::hash::Hash;
 use crate::map::read::Place;
 use crate::map::record::{has_tag, prefetch};
-use crate::map::segment::{BUCKET_SLOTS, Segment};
+use crate::map::segment::Segment;
 use crate::sync::space::Space;
 use std::sync::atomic::Ordering;
 
@@ -26,49 +26,45 @@ struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// Prefetches the second of a key's two buckets only if the key is not in the first, because
-    /// the number of outstanding cache lines limits a batch.
+    /// Prefetches both buckets of a key: which of them contains it cannot be predicted, and a
+    /// branch on it costs more than the second line.
     #[inline]
     fn prepare<K: AsRef<[u8]>>(space: &'a Space, bound: &Bound, keys: &[K]) -> Batch<'a> {
         let mut batch = Batch { hashes: [Hash(0); BATCH], places: [None; BATCH] };
         let mut segments: [Option<Segment<'_>>; BATCH] = [None; BATCH];
-        let root = bound.root(space);
         for (hash, key) in batch.hashes.iter_mut().zip(keys) {
             *hash = bound.hasher.hash(key.as_ref());
         }
         for ((segment, hash), _) in segments.iter_mut().zip(&batch.hashes).zip(keys) {
-            *segment = directory::lookup(space, root, hash.directory());
+            *segment = directory::lookup(space, bound, hash.directory());
             if let Some(segment) = segment {
-                bound.prefetch(*segment, hash.buckets(bound.buckets)[0]);
+                let [first, second] = hash.buckets(bound.buckets);
+                bound.prefetch(*segment, first);
+                bound.prefetch(*segment, second);
             }
         }
-        for which in [0, 1] {
-            for (at, key) in keys.iter().enumerate() {
-                let (Some(segment), None) = (segments[at], batch.places[at]) else { continue };
-                let buckets = batch.hashes[at].buckets(bound.buckets);
-                let seen = see(bound, segment, buckets[which], batch.hashes[at], key.as_ref());
-                batch.places[at] = seen.map(|position| Place { segment, position });
-                if seen.is_none() && which == 0 {
-                    bound.prefetch(segment, buckets[1]);
-                }
-            }
+        for (at, key) in keys.iter().enumerate() {
+            let Some(segment) = segments[at] else { continue };
+            let seen = see(bound, segment, batch.hashes[at], key.as_ref());
+            batch.places[at] = seen.map(|position| Place { segment, position });
         }
         batch
     }
 }
 
-/// The position in a bucket where the key seems to be. Prefetches the record there.
+/// The position where the key seems to be. Prefetches the record there.
 #[inline]
-fn see(bound: &Bound, segment: Segment<'_>, number: u32, hash: Hash, key: &[u8]) -> Option<u32> {
+fn see(bound: &Bound, segment: Segment<'_>, hash: Hash, key: &[u8]) -> Option<u32> {
+    let buckets = hash.buckets(bound.buckets);
     if let Some(inline) = &bound.inline {
-        return inline.seen_in(segment, number, hash, key);
+        return buckets.iter().find_map(|number| inline.seen_in(segment, *number, hash, key));
     }
-    let bucket = segment.bucket(number);
+    let row = segment.row(buckets);
     // Relaxed: only a hint depends on it.
-    let word = |at: &u32| bucket.slots[(*at % BUCKET_SLOTS) as usize].load(Ordering::Relaxed);
-    let at = bucket.tagged(hash.tag()).find(|at| has_tag(hash.tag(), word(at)))?;
-    prefetch(segment.space, word(&at));
-    Some(number * BUCKET_SLOTS + at)
+    let word = |at: u32| row.slot(at).load(Ordering::Relaxed);
+    let at = row.tagged(hash.tag()).find(|at| has_tag(hash.tag(), word(*at)))?;
+    prefetch(segment.space, word(at));
+    Some(row.position(at))
 }
 
 /// The results of a batch of lookups: values in one buffer, which is reused from call to call.

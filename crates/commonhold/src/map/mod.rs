@@ -5,26 +5,30 @@
 //
 // | idea | file |
 // |---|---|
-// | the public handle | `handle`, `walk`, `typed`, `list`, `options` |
+// | the public handle | `handle`, `get`, `set`, `by_uid`, `lease`, `walk`, `options` |
+// | views of a map | `typed`, `codec`, `list` |
 // | the map that a handle is bound to | `binding` |
-// | where things are in memory | `root`, `directory`, `segment`, `record`, `hash` |
-// | reading | `read`, `many`, `iterate` |
+// | where things are in memory | `root`, `directory`, `chunk_cache`, `segment`, `record`, `hash` |
+// | reading | `read`, `take` (what is copied), `many`, `iterate` |
+// | writing the short way | `short_change` |
 // | writing | `change` (the request), `write`, `batch`, `locked` (the commit), `split` |
 // | creating and dropping maps | `lifecycle`, `dropping` |
 // | maps that only a replica writes | `replica`, `shadow_map` (replaces another map) |
 // | memory and copies | `compact` (sparse extents), `image` (segments for backups) |
 // | fixed-length pairs in the index | `inline`, `words`, `cells` |
-// | caches | `cache`, `charge` (their totals), `lookups`, `lease`, `expire` |
+// | caches | `cache`, `charge` (their totals), `lookups`, `expire` |
 // | after a death; proving a map sound | `recover`, `check` |
 
 pub(crate) mod batch;
 pub(crate) mod binding;
 pub(crate) mod bound;
+mod by_uid;
 pub(crate) mod cache;
 pub(crate) mod cells;
 pub(crate) mod change;
 pub(crate) mod charge;
 pub(crate) mod check;
+pub(crate) mod chunk_cache;
 pub(crate) mod codec;
 #[cfg(feature = "serde")]
 mod codec_json;
@@ -34,6 +38,7 @@ pub(crate) mod compact;
 pub(crate) mod directory;
 pub(crate) mod dropping;
 pub(crate) mod expire;
+mod get;
 pub(crate) mod handle;
 pub(crate) mod hash;
 pub(crate) mod image;
@@ -52,8 +57,11 @@ pub(crate) mod recover;
 pub(crate) mod replica;
 pub(crate) mod root;
 pub(crate) mod segment;
+mod set;
 pub(crate) mod shadow_map;
+pub(crate) mod short_change;
 pub(crate) mod split;
+pub(crate) mod take;
 pub(crate) mod typed;
 pub(crate) mod walk;
 pub(crate) mod words;

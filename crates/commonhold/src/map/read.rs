@@ -10,7 +10,8 @@ use crate::map::bound::Bound;
 use crate::map::directory;
 use crate::map::hash::Hash;
 use crate::map::record::{Record, has_tag};
-use crate::map::segment::Segment;
+use crate::map::segment::{BUCKETS, CACHE_BUCKETS, Segment};
+use crate::map::take::Take;
 use crate::steps::step;
 use crate::sync::space::Space;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -36,87 +37,168 @@ pub(crate) struct Place<'a> {
     pub(crate) position: u32,
 }
 
-/// The contents of a slot.
+/// The result of a look at a slot or a segment.
 enum Seen<R> {
     Is(R),
     IsNot,
     Changed,
     /// The slot names something that is not a record, and is unchanged.
     Suspect,
+    /// The directory names no segment.
+    Nowhere,
 }
 
-/// Looks a key up in a map of records, first in the place where it was seen. `copy` copies what the
-/// caller needs and may run several times.
-#[inline]
-pub(crate) fn find<R>(
+/// Looks a key up in a map of records of any mode.
+///
+/// # Errors
+/// `NotFound` if the map was dropped; `Damaged`.
+pub(crate) fn find_in_any<T: Take>(
+    space: &Space,
+    bound: &Bound,
+    (hash, key): (Hash, &[u8]),
+    mut taker: T,
+) -> Result<Option<T::Taken>> {
+    match bound.is_cache() {
+        true => look_repeatedly::<CACHE_BUCKETS, T>(space, bound, hash, key, &mut taker),
+        false => look_repeatedly::<BUCKETS, T>(space, bound, hash, key, &mut taker),
+    }
+}
+
+/// Looks a key up in a map whose segments have `COUNT` buckets, first in the place where it was
+/// seen.
+///
+/// # Errors
+/// As [`find_in_any`].
+#[inline(always)]
+pub(crate) fn find<const COUNT: u32, T: Take>(
     space: &Space,
     bound: &Bound,
     (hash, key): (Hash, &[u8]),
     seen: Option<Place<'_>>,
-    mut copy: impl FnMut(&Hit<'_>) -> R,
-) -> Result<Option<R>> {
-    if let Some(result) = seen.and_then(|seen| find_again(bound, hash, key, seen, &mut copy)) {
-        bound.ensure_current(space)?;
-        return Ok(Some(result));
+    mut taker: T,
+) -> Result<Option<T::Taken>> {
+    if let Some(place) = seen
+        && let Some(taken) = glance_at(bound, hash, key, place, &mut taker)
+        && bound.is_current(space)
+    {
+        return Ok(Some(taken));
     }
-    let root = bound.root(space);
+    match try_find::<COUNT, T>(space, bound, (hash, key), &mut taker) {
+        Some(found) => Ok(found),
+        None => look_repeatedly::<COUNT, T>(space, bound, hash, key, &mut taker),
+    }
+}
+
+/// The same the short way. `None` if it met a change, damage, the end of the map, a long record, or
+/// another key with the same tag. The patient way finds out which.
+#[inline(always)]
+pub(crate) fn try_find<const COUNT: u32, T: Take>(
+    space: &Space,
+    bound: &Bound,
+    (hash, key): (Hash, &[u8]),
+    taker: &mut T,
+) -> Option<Option<T::Taken>> {
+    let found = glance::<COUNT, T>(space, bound, hash, key, taker)?;
+    bound.is_current(space).then_some(found)
+}
+
+/// Looks for a short record in the first slot that may have the tag. Straight-line code: whatever
+/// is unusual is left to the patient way, which begins at the directory again.
+#[inline(always)]
+fn glance<const COUNT: u32, T: Take>(
+    space: &Space,
+    bound: &Bound,
+    hash: Hash,
+    key: &[u8],
+    taker: &mut T,
+) -> Option<Option<T::Taken>> {
+    let segment = directory::lookup(space, bound, hash.directory())?;
+    let row = segment.row(hash.buckets(COUNT));
+    if let Some(at) = row.tagged(hash.tag()).next() {
+        let place = Place { segment, position: row.position(at) };
+        return glance_into(bound, hash, key, (row.slot(at), place), taker).map(Some);
+    }
+    // Pairs with the release of directory entries: the slots were read before.
+    fence(Ordering::Acquire);
+    let again = directory::lookup(space, bound, hash.directory())?;
+    (again.offset == segment.offset).then_some(None)
+}
+
+/// If the place contains a record of the key, that is the key's record. A hit needs no look at the
+/// directory, however the place was found.
+#[inline(always)]
+fn glance_at<T: Take>(
+    bound: &Bound,
+    hash: Hash,
+    key: &[u8],
+    place: Place<'_>,
+    taker: &mut T,
+) -> Option<T::Taken> {
+    let slot = place.segment.slot(place.position);
+    glance_into(bound, hash, key, (slot, place), taker)
+}
+
+/// The record proves by its key whose it is, so the slot's tag is not compared again.
+#[inline(always)]
+fn glance_into<T: Take>(
+    bound: &Bound,
+    hash: Hash,
+    key: &[u8],
+    (slot, Place { segment, position }): (&AtomicU64, Place<'_>),
+    taker: &mut T,
+) -> Option<T::Taken> {
+    // Acquire pairs with the release that committed the slot.
+    let word = slot.load(Ordering::Acquire);
+    step!("read.found");
+    let record = bound.shape.open_short(segment.space, word)?;
+    if !record.is_of(bound.id, hash) || !record.key_is(key) {
+        return None;
+    }
+    let hit = Hit { record, position, segment };
+    let taken = taker.take(&hit);
+    step!("read.copied");
+    unchanged(slot, word, &hit.record).then_some(taken)
+}
+
+/// Looks until the result is certain.
+#[cold]
+#[inline(never)]
+fn look_repeatedly<const COUNT: u32, T: Take>(
+    space: &Space,
+    bound: &Bound,
+    hash: Hash,
+    key: &[u8],
+    taker: &mut T,
+) -> Result<Option<T::Taken>> {
     let mut suspicions = 0;
     for _ in 0..TRIES {
-        let Some(segment) = directory::lookup(space, root, hash.directory()) else { break };
-        match scan(bound, segment, hash, key, &mut copy) {
+        let seen = look::<COUNT, T>(space, bound, hash, key, taker);
+        bound.ensure_current(space)?;
+        match seen {
+            Seen::Is(taken) => return Ok(Some(taken)),
+            Seen::IsNot => return Ok(None),
             Seen::Changed => std::hint::spin_loop(),
             Seen::Suspect if suspicions > SUSPICIONS => break,
             Seen::Suspect => suspicions += 1,
-            Seen::Is(result) => {
-                bound.ensure_current(space)?;
-                return Ok(Some(result));
-            }
-            Seen::IsNot => {
-                // Pairs with the release of directory entries: the slots were read before.
-                fence(Ordering::Acquire);
-                let again = directory::lookup(space, root, hash.directory());
-                if again.is_some_and(|again| again.offset == segment.offset) {
-                    bound.ensure_current(space)?;
-                    return Ok(None);
-                }
-            }
+            Seen::Nowhere => break,
         }
     }
-    bound.ensure_current(space)?;
     Err(bound.damaged("a lookup finds no consistent state"))
 }
 
-/// If the place contains a record of the key, that is the key's record: a hit needs no second look
-/// at the directory, however the place was found.
-#[inline]
-fn find_again<R>(
+/// Looks once at whatever may be of the key. The result counts only if the map is current
+/// afterwards.
+fn look<const COUNT: u32, T: Take>(
+    space: &Space,
     bound: &Bound,
     hash: Hash,
     key: &[u8],
-    Place { segment, position }: Place<'_>,
-    copy: &mut impl FnMut(&Hit<'_>) -> R,
-) -> Option<R> {
-    let slot = segment.slot(position);
-    // Acquire pairs with the release that committed the slot.
-    let word = slot.load(Ordering::Acquire);
-    if !has_tag(hash.tag(), word) {
-        return None;
-    }
-    match examine(bound, segment, (slot, word, position), hash, key, copy) {
-        Seen::Is(result) => Some(result),
-        _ => None,
-    }
-}
-
-#[inline(always)]
-fn scan<R>(
-    bound: &Bound,
-    segment: Segment<'_>,
-    hash: Hash,
-    key: &[u8],
-    copy: &mut impl FnMut(&Hit<'_>) -> R,
-) -> Seen<R> {
-    let row = segment.row(hash.buckets(bound.buckets));
+    taker: &mut T,
+) -> Seen<T::Taken> {
+    let Some(segment) = directory::lookup(space, bound, hash.directory()) else {
+        return Seen::Nowhere;
+    };
+    let row = segment.row(hash.buckets(COUNT));
     for at in row.tagged(hash.tag()) {
         let slot = row.slot(at);
         // Acquire pairs with the release that committed the slot.
@@ -124,23 +206,27 @@ fn scan<R>(
         if !has_tag(hash.tag(), word) {
             continue;
         }
-        match examine(bound, segment, (slot, word, row.position(at)), hash, key, copy) {
+        match examine(bound, segment, (slot, word, row.position(at)), hash, key, taker) {
             Seen::IsNot => {}
             decided => return decided,
         }
     }
-    Seen::IsNot
+    // Pairs with the release of directory entries: the slots were read before.
+    fence(Ordering::Acquire);
+    match directory::lookup(space, bound, hash.directory()) {
+        Some(again) if again.offset == segment.offset => Seen::IsNot,
+        _ => Seen::Changed,
+    }
 }
 
-#[inline(always)]
-fn examine<R>(
+fn examine<T: Take>(
     bound: &Bound,
     segment: Segment<'_>,
     (slot, word, position): (&AtomicU64, u64, u32),
     hash: Hash,
     key: &[u8],
-    copy: &mut impl FnMut(&Hit<'_>) -> R,
-) -> Seen<R> {
+    taker: &mut T,
+) -> Seen<T::Taken> {
     step!("read.found");
     let Some(record) = bound.shape.open(segment.space, word) else {
         let same = slot.load(Ordering::Acquire) == word;
@@ -148,12 +234,12 @@ fn examine<R>(
     };
     let is = record.is_of(bound.id, hash) && record.key_is(key);
     let hit = Hit { record, position, segment };
-    let result = is.then(|| copy(&hit));
+    let taken = is.then(|| taker.take(&hit));
     step!("read.copied");
     if !unchanged(slot, word, &hit.record) {
         return Seen::Changed;
     }
-    result.map_or(Seen::IsNot, Seen::Is)
+    taken.map_or(Seen::IsNot, Seen::Is)
 }
 
 /// True if everything that was read of the record was its content during the whole read.
@@ -205,9 +291,8 @@ pub(crate) fn at_position<R>(
     position: u32,
     mut copy: impl FnMut(&Hit<'_>) -> R,
 ) -> Result<Option<R>> {
-    let root = bound.root(space);
     for _ in 0..TRIES {
-        let Some(segment) = directory::lookup(space, root, directory) else { break };
+        let Some(segment) = directory::lookup(space, bound, directory) else { break };
         let slot = segment.slot(position);
         let seen = unchanging(space, bound, slot, |_, &record| {
             let hit = Hit { record, position, segment };
@@ -217,7 +302,7 @@ pub(crate) fn at_position<R>(
         let Some(seen) = seen else { break };
         let result = seen.flatten();
         fence(Ordering::Acquire);
-        let again = directory::lookup(space, root, directory);
+        let again = directory::lookup(space, bound, directory);
         if result.is_some() || again.is_some_and(|again| again.offset == segment.offset) {
             bound.ensure_current(space)?;
             return Ok(result);
@@ -227,7 +312,12 @@ pub(crate) fn at_position<R>(
     Err(bound.damaged("a lookup by uid finds no consistent state"))
 }
 
-impl Hit<'_> {
+impl<'a> Hit<'a> {
+    #[inline(always)]
+    pub(crate) fn space(&self) -> &'a Space {
+        self.segment.space
+    }
+
     /// Marks the position as recently used. Stores only if it is not marked already.
     #[inline]
     pub(crate) fn mark_visited(&self) {

@@ -9,7 +9,7 @@ use crate::map::hash::Hash;
 use crate::map::segment::OFFSET_BITS;
 use crate::memory::classes::EXTENT;
 use crate::memory::copy;
-use crate::memory::extents::{self, Kind, committed, header};
+use crate::memory::extents::{self, Kind, State, committed, header, header_of};
 use crate::memory::fetch::{LARGE, Large};
 use crate::memory::{runs, slab};
 use crate::sync::space::Space;
@@ -24,6 +24,14 @@ const ESCAPE: u64 = (1 << LENGTH_BITS) - 1;
 pub(crate) struct Shape {
     pub(crate) expiry: bool,
     pub(crate) checksum: bool,
+    /// Bytes before the key, if both lengths fit into the header.
+    short: u32,
+}
+
+/// The bits of a record's header that say whose it is.
+#[inline(always)]
+fn owner_bits(map: u32, hash: Hash) -> u64 {
+    u64::from(map) << (2 * LENGTH_BITS) | u64::from(hash.directory()) << 40
 }
 
 /// The slot word of a record.
@@ -70,8 +78,13 @@ pub(crate) struct Record<'a> {
 }
 
 impl Shape {
+    pub(crate) fn new(expiry: bool, checksum: bool) -> Shape {
+        Shape { expiry, checksum, short: 16 + 8 * (u32::from(expiry) + u32::from(checksum)) }
+    }
+
+    #[inline(always)]
     fn before_key(self, long: bool) -> u64 {
-        16 + 8 * (u64::from(long) + u64::from(self.expiry) + u64::from(self.checksum))
+        u64::from(self.short) + 8 * u64::from(long)
     }
 
     /// Bytes of a record.
@@ -95,10 +108,7 @@ impl Shape {
         let long = key_len >= ESCAPE || value_len >= ESCAPE;
         let lengths = if long { (ESCAPE, ESCAPE) } else { (value_len, key_len) };
         let (map, hash) = ids;
-        let header = lengths.0
-            | lengths.1 << LENGTH_BITS
-            | u64::from(map) << (2 * LENGTH_BITS)
-            | u64::from(hash.directory()) << 40;
+        let header = lengths.0 | lengths.1 << LENGTH_BITS | owner_bits(map, hash);
         // Relaxed: the sequence publishes all of it.
         space.word(offset + 8).store(header, Ordering::Relaxed);
         let mut at = offset + 16;
@@ -122,31 +132,114 @@ impl Shape {
         }
     }
 
-    /// The record in `word`; `None` if it is not published there at this moment, or out of bounds.
+    /// Bytes of a record whose lengths fit into its header.
     #[inline(always)]
+    pub(crate) fn short_len(self, key_len: usize, value_len: u64) -> u64 {
+        u64::from(self.short) + key_len as u64 + value_len
+    }
+
+    /// As [`write`](Self::write), for a record of fewer than 16 KiB without expiry and checksum.
+    /// `None` if its memory does not exist.
+    #[inline(always)]
+    #[allow(unsafe_code)]
+    pub(crate) fn write_short(
+        self,
+        space: &Space,
+        offset: u64,
+        (map, hash): (u32, Hash),
+        key: &[u8],
+        value: &[u8],
+    ) -> Option<()> {
+        let len = self.short_len(key.len(), value.len() as u64);
+        let start = space.reach(offset, len)?;
+        let lengths = value.len() as u64 | (key.len() as u64) << LENGTH_BITS;
+        // SAFETY: the caller allocated `len` bytes at `offset`, which exist.
+        unsafe {
+            // Relaxed: the sequence publishes all of it.
+            space.word_there(offset + 8).store(owner_bits(map, hash) | lengths, Ordering::Relaxed);
+            let at = start.add(self.short as usize);
+            copy::write(at, key);
+            copy::write(at.add(key.len()), value);
+        }
+        Some(())
+    }
+
+    /// Overwrites the 8-byte value of a record of [`write_short`](Self::write_short) that the
+    /// caller is still writing.
+    #[inline(always)]
+    #[allow(unsafe_code)]
+    pub(crate) fn rewrite_short(
+        self,
+        space: &Space,
+        offset: u64,
+        key_len: usize,
+        value: [u8; 8],
+    ) -> Option<()> {
+        let at = offset + self.short_len(key_len, 0);
+        // SAFETY: the caller owns the record, and its value has 8 bytes.
+        unsafe { copy::write(space.reach(at, 8)?, &value) };
+        Some(())
+    }
+
+    /// The record in `word`; `None` if it is not published there at this moment, or out of bounds.
     pub(crate) fn open(self, space: &Space, word: u64) -> Option<Record<'_>> {
         let offset = offset_of(word);
-        let extent = offset / EXTENT;
-        // Beyond the existing part everything reads as zeros, and zero is not the kind of a record.
-        let state = header(space, extent).state();
-        let room = if state.is(Kind::Records) {
-            EXTENT - offset % EXTENT
-        } else if state.is(Kind::Run) && offset.is_multiple_of(EXTENT) {
-            runs::length(space, extent) * EXTENT
-        } else {
-            return None;
-        };
-        // Acquire pairs with the release of the sequence: the bytes are visible.
-        let sequence = space.word(offset).load(Ordering::Acquire);
-        if !slab::is_sequence(sequence) {
+        let state = header_of(space, offset)?.state();
+        if !state.is(Kind::Records) {
+            return self.open_run(space, offset, state);
+        }
+        let sequence = published(space, offset)?;
+        let record = self.measure(space, offset, sequence, EXTENT - offset % EXTENT)?;
+        Some(Record { may_go: true, ..record })
+    }
+
+    /// The same, but `None` also for a record whose lengths do not fit into its header. Without
+    /// calls, so that a lookup keeps the record in registers.
+    #[inline(always)]
+    #[allow(unsafe_code)]
+    pub(crate) fn open_short(self, space: &Space, word: u64) -> Option<Record<'_>> {
+        let offset = offset_of(word);
+        let room = EXTENT - offset % EXTENT;
+        if !header_of(space, offset)?.state().is(Kind::Records) || room < 16 {
             return None;
         }
-        let record = self.measure(space, offset, sequence, room)?;
+        // SAFETY: the extent exists, and the offset is a multiple of 8.
+        let words = unsafe { [space.word_there(offset), space.word_there(offset + 8)] };
+        // Acquire pairs with the release of the sequence: the bytes are visible.
+        let sequence = words[0].load(Ordering::Acquire);
+        let header = words[1].load(Ordering::Relaxed);
+        let (value_len, key_len) = (header & ESCAPE, header >> LENGTH_BITS & ESCAPE);
+        let len = u64::from(self.short) + key_len + value_len;
+        if !slab::is_sequence(sequence) || value_len == ESCAPE || len > room {
+            return None;
+        }
+        Some(Record {
+            // SAFETY: the extent exists.
+            start: unsafe { space.there(offset) }.as_ptr(),
+            space,
+            offset,
+            sequence,
+            key_len: key_len as u32,
+            value_len: value_len as u32,
+            body: self.short,
+            header,
+            shape: self,
+            may_go: true,
+        })
+    }
+
+    /// The same for a record in a run of extents.
+    #[inline(never)]
+    fn open_run(self, space: &Space, offset: u64, state: State) -> Option<Record<'_>> {
+        if !state.is(Kind::Run) || !offset.is_multiple_of(EXTENT) {
+            return None;
+        }
+        let room = runs::length(space, offset / EXTENT) * EXTENT;
+        let record = self.measure(space, offset, published(space, offset)?, room)?;
         Some(Record { may_go: true, ..record })
     }
 
     /// Reads the lengths of the record at `offset`, if its bytes exist. It has `room` bytes.
-    #[inline(always)]
     pub(crate) fn measure(
         self,
         space: &Space,
@@ -180,6 +273,13 @@ impl Shape {
     }
 }
 
+/// The sequence of the record at `offset`, if it is published.
+fn published(space: &Space, offset: u64) -> Option<u64> {
+    // Acquire pairs with the release of the sequence: the bytes are visible.
+    let sequence = space.word(offset).load(Ordering::Acquire);
+    slab::is_sequence(sequence).then_some(sequence)
+}
+
 impl Record<'_> {
     pub(crate) fn map(&self) -> u32 {
         (self.header >> (2 * LENGTH_BITS)) as u32 & 0xfff
@@ -193,8 +293,7 @@ impl Record<'_> {
 
     #[inline]
     pub(crate) fn is_of(&self, map: u32, hash: Hash) -> bool {
-        let wanted = u64::from(map) << (2 * LENGTH_BITS) | u64::from(hash.directory()) << 40;
-        self.header >> (2 * LENGTH_BITS) << (2 * LENGTH_BITS) == wanted
+        self.header >> (2 * LENGTH_BITS) << (2 * LENGTH_BITS) == owner_bits(map, hash)
     }
 
     /// Bytes of the whole record.
@@ -239,7 +338,7 @@ impl Record<'_> {
         self.before(u32::from(self.shape.checksum) * 8 + 8).load(Ordering::Relaxed)
     }
 
-    #[inline]
+    #[inline(always)]
     #[allow(unsafe_code)]
     pub(crate) fn key_is(&self, key: &[u8]) -> bool {
         if key.len() != self.key_len as usize {
@@ -285,7 +384,7 @@ impl Record<'_> {
         unsafe { copy::append(self.key(), self.key_len as usize, out) }
     }
 
-    #[inline]
+    #[inline(always)]
     #[allow(unsafe_code)]
     pub(crate) fn append_value(&self, out: &mut Vec<u8>) {
         if self.value_len as usize >= LARGE {
@@ -297,7 +396,7 @@ impl Record<'_> {
     }
 
     /// Copies as much of the value as fits into `out`. Returns the value's length.
-    #[inline]
+    #[inline(always)]
     #[allow(unsafe_code)]
     pub(crate) fn read_value<B: copy::Byte>(&self, out: &mut [B]) -> usize {
         let len = self.value_len as usize;

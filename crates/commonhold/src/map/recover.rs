@@ -7,15 +7,15 @@
 use crate::error::Result;
 use crate::map::bound::{Bound, bind_any};
 use crate::map::charge;
-use crate::map::directory::{Entries, is_segment};
+use crate::map::directory::{Entries, segment_at};
 use crate::map::record::offset_of;
 use crate::map::segment::{Phase, Segment, Step};
 use crate::map::split;
-use crate::memory::arena::{Acting, Writer};
 use crate::memory::classes::EXTENT;
 use crate::memory::extents::{committed, header};
 use crate::memory::recover::recover_record;
 use crate::memory::slab;
+use crate::memory::writer::{Acting, Writer};
 use crate::steps::step;
 use crate::sync::{participant, robust_lock};
 use std::sync::atomic::Ordering;
@@ -23,13 +23,9 @@ use std::sync::atomic::Ordering;
 /// Recovers the segment at `offset` if the dead participant holds its lock.
 pub(crate) fn segment(acting: &Acting<'_>, offset: u64) -> Result<()> {
     let space = &acting.arena.space;
-    let segment = Segment { space, offset };
-    let held = offset != 0
-        && is_segment(space, offset)
-        && robust_lock::holder(&segment.header().lock) == Some(acting.owner);
-    if !held {
-        return Ok(());
-    }
+    let held =
+        |segment: &Segment<'_>| robust_lock::holder(&segment.header().lock) == Some(acting.owner);
+    let Some(segment) = segment_at(space, offset).filter(held) else { return Ok(()) };
     step!("recover.segment");
     // A child whose state word is still WRITING is not yet part of the map: it is freed with its
     // parent or as a record.
@@ -104,19 +100,20 @@ fn retire_new(acting: &Acting<'_>, offset: u64) {
 }
 
 /// # Errors
-/// Those of waiting for the directory's lock. The caller then leaves parent and child locked in the
-/// name of the dead participant, for the next recoverer.
+/// Those of waiting for the directory's lock; damage. The caller then leaves parent and child
+/// locked in the name of the dead participant, for the next recoverer.
 fn recover_split(acting: &Acting<'_>, bound: &Bound, parent: Segment<'_>) -> Result<()> {
     let (space, phase) = (&acting.arena.space, parent.phase());
     match phase.step {
         Step::None => {}
         Step::Publishing => {
+            let child = segment_at(space, phase.child);
+            let child = child.ok_or_else(|| bound.damaged("a split names no child"))?;
             let entries = Entries::lock(acting, bound.root(space), space, phase)?;
-            split::finish(bound, parent, phase, entries);
+            split::finish(bound, parent, child, phase, entries);
         }
         Step::Copying => {
-            if is_segment(space, phase.child) {
-                let child = Segment { space, offset: phase.child };
+            if let Some(child) = segment_at(space, phase.child) {
                 let is_locked = robust_lock::holder(&child.header().lock) == Some(acting.owner);
                 split::roll_back(acting, child, is_locked);
             }

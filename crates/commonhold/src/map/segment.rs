@@ -52,16 +52,6 @@ pub(crate) struct Bucket {
 }
 
 impl Bucket {
-    /// Bit `i` is set if slot `i` may have this tag. A caller that uses a slot loads it (acquire)
-    /// and checks again.
-    #[inline(always)]
-    #[allow(unsafe_code)]
-    pub(crate) fn tagged(&self, tag: u64) -> Matching {
-        const { assert!(OFFSET_BITS == 40) };
-        // SAFETY: a bucket is 64 bytes of the mapped file.
-        Matching(unsafe { copy::upper_24_are(std::ptr::from_ref(self).cast(), tag as u32) })
-    }
-
     /// Bit `i` is set if slot `i` satisfies `is`. All eight slots are tested without a branch. The
     /// position of a key in the line cannot be predicted, so stopping early would cost more than it
     /// saves.
@@ -80,29 +70,53 @@ impl Bucket {
 /// The two candidate buckets of a key, as one row of 16 slots. Both are searched together: which of
 /// them contains a key cannot be predicted, and their lines are fetched at the same time.
 pub(crate) struct Row<'a> {
-    buckets: [&'a Bucket; 2],
+    first: &'a Bucket,
+    second: &'a Bucket,
     numbers: [u32; 2],
 }
 
 impl<'a> Row<'a> {
-    /// Bit `i` is set if slot `i` of the row satisfies `is`, which also gets the slot's bucket.
+    /// Bit `i` is set if slot `i` of the row may have this tag. A caller that uses a slot loads it
+    /// (acquire) and checks again. Empty slots have the tag 0.
     #[inline(always)]
-    pub(crate) fn matching(&self, is: impl Fn(u32, u64) -> bool) -> Matching {
-        let [first, second] = self.numbers;
-        let high = self.buckets[1].matching(|word| is(second, word)).0;
-        Matching(self.buckets[0].matching(|word| is(first, word)).0 | high << BUCKET_SLOTS)
+    #[allow(unsafe_code)]
+    pub(crate) fn tagged(&self, tag: u64) -> Matching {
+        const { assert!(OFFSET_BITS == 40) };
+        let lines = [self.first, self.second].map(|bucket| std::ptr::from_ref(bucket).cast());
+        // SAFETY: buckets are 64 bytes of the mapped file.
+        Matching(unsafe { copy::upper_24_are(lines, tag as u32) })
     }
 
-    /// Bit `i` is set if slot `i` of the row may have this tag, as for a bucket. Empty slots have
-    /// the tag 0.
+    /// Bit `i` is set if slot `i` of the row is the wanted word of its bucket, in the bits of
+    /// `mask`. A caller that uses a slot loads it (acquire) and checks again.
     #[inline(always)]
-    pub(crate) fn tagged(&self, tag: u64) -> Matching {
-        Matching(self.buckets[0].tagged(tag).0 | self.buckets[1].tagged(tag).0 << BUCKET_SLOTS)
+    #[allow(unsafe_code)]
+    pub(crate) fn equal(&self, wanted: [u64; 2], mask: u64) -> Matching {
+        let lines = [self.first, self.second].map(|bucket| std::ptr::from_ref(bucket).cast());
+        // SAFETY: buckets are 64 bytes of the mapped file.
+        Matching(unsafe { copy::words_are(lines, wanted, mask) })
+    }
+
+    /// A free slot in the emptier of the two buckets.
+    #[inline(always)]
+    pub(crate) fn free(&self) -> Option<u32> {
+        let free = self.equal([0, 0], u64::MAX).0;
+        let [first, second] = [free & 0xff, free & 0xff00];
+        let chosen = if count_bits(second >> 8) > count_bits(first) { second } else { first };
+        (chosen != 0).then(|| chosen.trailing_zeros())
+    }
+
+    /// Fetches both buckets for reading.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self) {
+        copy::prefetch(std::ptr::from_ref(self.first).cast());
+        copy::prefetch(std::ptr::from_ref(self.second).cast());
     }
 
     #[inline(always)]
     pub(crate) fn slot(&self, at: u32) -> &'a AtomicU64 {
-        &self.buckets[(at / BUCKET_SLOTS % 2) as usize].slots[(at % BUCKET_SLOTS) as usize]
+        let bucket = if at < BUCKET_SLOTS { self.first } else { self.second };
+        &bucket.slots[(at % BUCKET_SLOTS) as usize]
     }
 
     /// The position in the segment of a slot of the row.
@@ -111,11 +125,25 @@ impl<'a> Row<'a> {
         self.bucket_of(at) * BUCKET_SLOTS + at % BUCKET_SLOTS
     }
 
+    /// The numbers of the two buckets.
+    #[inline(always)]
+    pub(crate) fn numbers(&self) -> [u32; 2] {
+        self.numbers
+    }
+
     /// The number of the bucket of a slot of the row.
     #[inline(always)]
     pub(crate) fn bucket_of(&self, at: u32) -> u32 {
-        self.numbers[(at / BUCKET_SLOTS % 2) as usize]
+        if at < BUCKET_SLOTS { self.numbers[0] } else { self.numbers[1] }
     }
+}
+
+/// Set bits of 8: not every processor of this architecture has an instruction for it.
+#[inline(always)]
+fn count_bits(bits: u32) -> u32 {
+    let pairs = bits - (bits >> 1 & 0x55);
+    let fours = (pairs & 0x33) + (pairs >> 2 & 0x33);
+    (fours + (fours >> 4)) & 0x0f
 }
 
 /// Slots of a bucket or a row, beginning with the first.
@@ -133,14 +161,14 @@ impl Iterator for Matching {
 }
 
 const _: () = assert!(size_of::<Header>() == 64 && size_of::<Bucket>() == 64);
-const _: () = assert!(64 * (1 + BUCKETS as u64) == SEGMENT_BYTES);
+const _: () = assert!(size_of::<Lines>() as u64 == SEGMENT_BYTES);
 
 // SAFETY: atomics only.
 #[allow(unsafe_code)]
 unsafe impl Shared for Header {}
 // SAFETY: atomics only.
 #[allow(unsafe_code)]
-unsafe impl Shared for Bucket {}
+unsafe impl Shared for Lines {}
 
 /// The state of a split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,33 +228,50 @@ pub(crate) fn mask(depth: u32) -> u32 {
     ((1u64 << depth.min(31)) - 1) as u32
 }
 
-/// A segment at an offset that the directory named and that was checked.
+/// The memory of a segment.
+#[repr(C)]
+struct Lines {
+    header: Header,
+    buckets: [Bucket; BUCKETS as usize],
+}
+
+/// A segment whose memory exists. Whether a segment begins at the offset is another question
+/// ([`directory`](crate::map::directory)).
 #[derive(Clone, Copy)]
 pub(crate) struct Segment<'a> {
     pub(crate) space: &'a Space,
     pub(crate) offset: u64,
+    lines: &'a Lines,
 }
 
 impl<'a> Segment<'a> {
-    #[inline]
-    pub(crate) fn header(self) -> &'a Header {
-        self.space.view(self.offset)
+    /// The segment at `offset`, a multiple of 8; `None` if its bytes do not all exist.
+    #[inline(always)]
+    pub(crate) fn at(space: &'a Space, offset: u64) -> Option<Segment<'a>> {
+        Some(Segment { space, offset, lines: space.get(offset)? })
     }
 
-    #[inline]
+    #[inline(always)]
+    pub(crate) fn header(self) -> &'a Header {
+        &self.lines.header
+    }
+
+    /// The bucket with this number, which is below [`BUCKETS`].
+    #[inline(always)]
     pub(crate) fn bucket(self, number: u32) -> &'a Bucket {
-        self.space.view(self.offset + 64 + u64::from(number) * 64)
+        // A damaged number leads to another bucket, never out of the segment.
+        &self.lines.buckets[number.min(BUCKETS - 1) as usize]
     }
 
     /// The buckets with these numbers.
     #[inline(always)]
     pub(crate) fn row(self, numbers: [u32; 2]) -> Row<'a> {
-        Row { buckets: numbers.map(|number| self.bucket(number)), numbers }
+        Row { first: self.bucket(numbers[0]), second: self.bucket(numbers[1]), numbers }
     }
 
     #[inline]
     pub(crate) fn slot(self, position: u32) -> &'a AtomicU64 {
-        self.space.word(self.slot_offset(position))
+        &self.bucket(position / BUCKET_SLOTS).slots[(position % BUCKET_SLOTS) as usize]
     }
 
     pub(crate) fn slot_offset(self, position: u32) -> u64 {

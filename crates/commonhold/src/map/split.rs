@@ -14,10 +14,10 @@ use crate::map::cells::Cells;
 use crate::map::directory::{self, Entries};
 use crate::map::hash::MAX_DEPTH;
 use crate::map::locked::Locked;
-use crate::map::record::tag_of;
-use crate::map::segment::{Phase, Segment, Step};
-use crate::memory::arena::Writer;
+
+use crate::map::segment::{OFFSET_BITS, Phase, Segment, Step};
 use crate::memory::lane::LaneGuard;
+use crate::memory::writer::Writer;
 use crate::steps::step;
 use crate::sync::robust_lock::{self, Level};
 use crate::sync::unwind::Mend;
@@ -65,7 +65,7 @@ pub(crate) fn split<'a>(
     let publishing = Phase { step: Step::Publishing, child: child.offset, ..phase };
     parent.set_phase(publishing);
     draft.is_public = true;
-    finish(bound, parent, publishing, entries);
+    finish(bound, parent, child, publishing, entries);
     Ok(())
 }
 
@@ -101,7 +101,8 @@ impl<'a, 'l> Draft<'a, 'l> {
     /// Allocates and lists the child.
     fn allocate(lane: &'l LaneGuard<'a>, bound: &Bound, parent: Segment<'a>) -> Result<Self> {
         let offset = lane.allocate_segment(bound.is_cache())?;
-        let child = Segment { space: lane.space(), offset };
+        let child = Segment::at(lane.space(), offset)
+            .ok_or_else(|| bound.damaged("a new segment does not exist"))?;
         let draft = Draft { lane, parent, child, is_locked: false, is_public: false };
         lane.list().child.store(offset, Ordering::Release);
         step!("split.child-listed");
@@ -169,6 +170,47 @@ fn write_header(bound: &Bound, child: Segment<'_>, phase: Phase) {
 
 /// Copies the moving slots; everything else in the child becomes empty.
 fn copy(bound: &Bound, parent: Segment<'_>, child: Segment<'_>, depth: u32) {
+    let pairs = match bound.moves_by_tag(depth) {
+        true => copy_by_tag(bound, parent, child, depth),
+        false => copy_one_by_one(bound, parent, child, depth),
+    };
+    if bound.is_cache() {
+        for word in 0..8 {
+            let visited = parent.visited(word).load(Ordering::Relaxed);
+            child.visited(word).store(visited, Ordering::Relaxed);
+        }
+        cache::spare_passed(bound, parent, child);
+    }
+    let position = parent.header().stream_position.load(Ordering::Relaxed);
+    child.header().stream_position.store(position, Ordering::Relaxed);
+    child.set_pairs(pairs, bound.id);
+}
+
+/// All ones if the record in a slot moves, by the bit of its tag; 0 if it stays, and if there is
+/// none. Which slots move cannot be predicted, so there is no branch on it.
+#[inline(always)]
+fn mask_of_moving(word: u64, depth: u32) -> u64 {
+    // The tag is hash bits 8..32.
+    0u64.wrapping_sub(word >> (OFFSET_BITS + depth - 8) & 1)
+}
+
+/// Copies the moving slots by their tags, empties the others. Returns the number of pairs.
+fn copy_by_tag(bound: &Bound, parent: Segment<'_>, child: Segment<'_>, depth: u32) -> u32 {
+    let mut pairs = 0;
+    for number in 0..bound.buckets {
+        for (from, to) in parent.bucket(number).slots.iter().zip(&child.bucket(number).slots) {
+            let word = from.load(Ordering::Relaxed);
+            let moving = mask_of_moving(word, depth);
+            // Relaxed: the directory entry publishes all of it.
+            to.store(word & moving, Ordering::Relaxed);
+            pairs += moving as u32 & 1;
+        }
+    }
+    pairs
+}
+
+/// The same for pairs in the index, and for a depth whose bit is not in the tag.
+fn copy_one_by_one(bound: &Bound, parent: Segment<'_>, child: Segment<'_>, depth: u32) -> u32 {
     if bound.has_cells() {
         Cells::copy_all(parent, child);
     }
@@ -190,16 +232,7 @@ fn copy(bound: &Bound, parent: Segment<'_>, child: Segment<'_>, depth: u32) {
             }
         }
     }
-    if bound.is_cache() {
-        for word in 0..8 {
-            let visited = parent.visited(word).load(Ordering::Relaxed);
-            child.visited(word).store(visited, Ordering::Relaxed);
-        }
-        cache::spare_passed(bound, parent, child);
-    }
-    let position = parent.header().stream_position.load(Ordering::Relaxed);
-    child.header().stream_position.store(position, Ordering::Relaxed);
-    child.set_pairs(pairs, bound.id);
+    pairs
 }
 
 /// Hash bit `depth` of the pair at a position: whether it moves. `None` if the position is empty.
@@ -208,8 +241,6 @@ fn half(bound: &Bound, segment: Segment<'_>, position: u32, depth: u32) -> Optio
         Some(inline) => inline.hash(&bound.hasher, segment, position)?.directory(),
         None => match segment.slot(position).load(Ordering::Relaxed) {
             0 => return None,
-            // The tag is hash bits 8..32: from depth 8 on no record needs to be read.
-            word if depth >= 8 => (tag_of(word) << 8) as u32,
             word => bound.shape.open(segment.space, word).map_or(0, |record| record.directory()),
         },
     };
@@ -217,8 +248,13 @@ fn half(bound: &Bound, segment: Segment<'_>, position: u32, depth: u32) -> Optio
 }
 
 /// From PUBLISHING to the end, with the directory locked. For the splitter and for recovery.
-pub(crate) fn finish(bound: &Bound, parent: Segment<'_>, phase: Phase, entries: Entries<'_>) {
-    let child = Segment { space: parent.space, offset: phase.child };
+pub(crate) fn finish(
+    bound: &Bound,
+    parent: Segment<'_>,
+    child: Segment<'_>,
+    phase: Phase,
+    entries: Entries<'_>,
+) {
     // The entries are stored even after a panic.
     let rest = Mend::new(|| {
         clear_moved(bound, parent, phase);
@@ -234,21 +270,42 @@ pub(crate) fn finish(bound: &Bound, parent: Segment<'_>, phase: Phase, entries: 
 /// Clears the slots that have moved to the child, where every reader finds them; then the parent is
 /// split. May be repeated while both are locked.
 fn clear_moved(bound: &Bound, parent: Segment<'_>, phase: Phase) {
-    let mut pairs = 0;
     step!("split.clearing");
+    let pairs = match bound.moves_by_tag(phase.depth) {
+        true => clear_by_tag(bound, parent, phase.depth),
+        false => clear_one_by_one(bound, parent, phase),
+    };
+    step!("split.cleared");
+    parent.set_pairs(pairs, bound.id);
+    parent.set_phase(Phase::still(phase.depth + 1, phase.prefix));
+    step!("split.finished");
+}
+
+/// Returns the number of pairs that are left.
+fn clear_by_tag(bound: &Bound, parent: Segment<'_>, depth: u32) -> u32 {
+    let mut pairs = 0;
+    for slot in (0..bound.buckets).flat_map(|number| &parent.bucket(number).slots) {
+        let word = slot.load(Ordering::Relaxed);
+        let left = word & !mask_of_moving(word, depth);
+        // Release: a reader that misses here because of this store sees the directory entries.
+        slot.store(left, Ordering::Release);
+        pairs += u32::from(left != 0);
+    }
+    pairs
+}
+
+fn clear_one_by_one(bound: &Bound, parent: Segment<'_>, phase: Phase) -> u32 {
+    let mut pairs = 0;
     for position in 0..bound.positions() {
         match (half(bound, parent, position, phase.depth), &bound.inline) {
             (Some(true), Some(inline)) => inline.clear(parent, position),
-            // Release: a reader that misses here because of this store sees the directory entries.
+            // Release, as above.
             (Some(true), None) => parent.slot(position).store(0, Ordering::Release),
             (Some(false), _) => pairs += 1,
             (None, _) => {}
         }
     }
-    step!("split.cleared");
-    parent.set_pairs(pairs, bound.id);
-    parent.set_phase(Phase::still(phase.depth + 1, phase.prefix));
-    step!("split.finished");
+    pairs
 }
 
 #[cold]

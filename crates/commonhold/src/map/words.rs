@@ -6,7 +6,6 @@
 
 use crate::map::hash::{Hash, Hasher};
 use crate::map::inline::Packing;
-use crate::map::locked;
 use crate::map::segment::{BUCKET_SLOTS, BUCKETS, Segment};
 use std::sync::atomic::Ordering;
 
@@ -85,7 +84,8 @@ impl Packing for Words {
     fn find(&self, segment: Segment<'_>, hash: Hash, key: &[u8]) -> Option<(u32, [u8; 8])> {
         let key = low_bytes(key);
         let row = segment.row(hash.buckets(BUCKETS));
-        row.matching(|bucket, word| self.is(bucket, key, word)).find_map(|at| {
+        let wanted = row.numbers().map(|number| self.fillers[number as usize] ^ key);
+        row.equal(wanted, self.key_mask()).find_map(|at| {
             // Acquire pairs with the release of the commit. The slot may have changed since it
             // matched.
             let (bucket, word) = (row.bucket_of(at), row.slot(at).load(Ordering::Acquire));
@@ -102,7 +102,8 @@ impl Packing for Words {
 
     #[inline]
     fn free_position(&self, segment: Segment<'_>, hash: Hash) -> Option<u32> {
-        locked::free_position(segment, hash.buckets(BUCKETS))
+        let row = segment.row(hash.buckets(BUCKETS));
+        row.free().map(|at| row.position(at))
     }
 
     #[inline]

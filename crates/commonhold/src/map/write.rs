@@ -11,8 +11,10 @@ use crate::map::read;
 use crate::map::record::{Record, slot_word};
 use crate::map::segment::Segment;
 use crate::map::split;
-use crate::memory::arena::{Arena, Writer};
+use crate::map::take::ValueAndSequence;
+use crate::memory::arena::Arena;
 use crate::memory::lane::LaneGuard;
+use crate::memory::writer::Writer;
 use crate::steps::step;
 use crate::stream::frame::ChangeKind;
 use crate::sync::space::Space;
@@ -32,16 +34,16 @@ struct Draft<'l, 'a> {
 }
 
 /// The memory of a record. Dropping this frees it, unless the record was published.
-struct Memory<'l, 'a> {
-    lane: &'l LaneGuard<'a>,
-    offset: u64,
+pub(crate) struct Memory<'l, 'a> {
+    pub(crate) lane: &'l LaneGuard<'a>,
+    pub(crate) offset: u64,
     /// Bytes that were allocated for it.
-    room: u64,
-    is_public: Cell<bool>,
+    pub(crate) room: u64,
+    pub(crate) is_public: Cell<bool>,
 }
 
 impl Drop for Memory<'_, '_> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
         match self.is_public.get() {
             true => self.lane.published(self.offset, self.room),
@@ -158,7 +160,8 @@ fn publish(
             continue;
         }
         let place = found.as_ref().map(|f| f.position);
-        let free = || locked::free_position(*segment, hash.buckets(bound.buckets));
+        let row = segment.row(hash.buckets(bound.buckets));
+        let free = || row.free().map(|at| row.position(at));
         let Some(position) = place.or_else(free) else {
             split::split(lane, bound, segment)?;
             continue;
@@ -174,9 +177,14 @@ fn publish(
             None => None,
         };
         cache::count_expired(bound, segment.space, found.is_some() && fresh.is_none());
-        let new =
-            draft.map(|d| New { word: d.word, record: &d.record, is_public: &d.memory.is_public });
-        locked::commit(lane, bound, *segment, position, found.as_ref(), new, stream_lock);
+        let new = draft.map(|d| New {
+            word: d.word,
+            checksum: Some(&d.record),
+            is_public: &d.memory.is_public,
+        });
+        let old = found.as_ref().map(Found::old);
+        let place = (segment.slot(position), position);
+        locked::commit(lane, bound, *segment, place, old, new, stream_lock);
         if draft.is_some() && bound.is_cache() {
             cache::begin_unvisited(*segment, position, found.is_some());
         }
@@ -216,11 +224,7 @@ impl<'a> Taken<'a> {
     #[cold]
     fn copy(&mut self, space: &Space, bound: &Bound, key: (Hash, &[u8])) -> Result<()> {
         self.tries += 1;
-        self.copied = read::find(space, bound, key, None, |hit| {
-            self.value.clear();
-            hit.record.append_value(self.value);
-            hit.record.sequence
-        })?;
+        self.copied = read::find_in_any(space, bound, key, ValueAndSequence(self.value))?;
         Ok(())
     }
 }
@@ -291,6 +295,7 @@ pub(crate) fn remove_at(
         Some(kind) => locked::begin_frame(writer, bound, segment, kind, &found.record)?,
         None => None,
     };
-    locked::commit(writer, bound, segment, position, Some(&found), None, stream_lock);
+    let place = (segment.slot(position), position);
+    locked::commit(writer, bound, segment, place, Some(found.old()), None, stream_lock);
     Ok(true)
 }

@@ -11,7 +11,6 @@
 #![allow(unsafe_code)]
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::memory::block::pid;
 use crate::memory::guests::Guestbook;
 use crate::memory::lane::{self, Lane, LaneGuard};
 use crate::memory::slab;
@@ -20,11 +19,11 @@ use crate::sync::owner::Owner;
 use crate::sync::participant::{self, LANES, LaneList, Registration, Slot};
 use crate::sync::patience::Patience;
 use crate::sync::recovery;
-use crate::sync::robust_lock::{Level, Peers};
-use crate::sync::space::Space;
+use crate::sync::robust_lock::Level;
+use crate::sync::space::{Checked, Space};
 use crate::sync::thread_patience;
 use crate::sync::unwind::Mend;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
@@ -48,14 +47,15 @@ pub(crate) struct Participant {
     recovering: AtomicUsize,
     /// No further recovery may begin in the name of this participant.
     is_leaving: AtomicBool,
-    /// Offset of the slot in the file.
-    slot_offset: u64,
+    slot: Checked<Slot>,
 }
 
 impl Participant {
     fn new(space: &Space, registration: Registration) -> Participant {
-        let slot_offset = participant::slot_offset(space, registration.owner.slot()).unwrap_or(0);
-        let start = space.view::<Slot>(slot_offset).reserved_counter.load(Ordering::Acquire);
+        let offset = participant::slot_offset(space, registration.owner.slot());
+        let slot: Checked<Slot> =
+            offset.and_then(|offset| Checked::new(space, offset)).unwrap_or(Checked::FIRST);
+        let start = slot.of(space).reserved_counter.load(Ordering::Acquire);
         // No sequence has more bits than that.
         let start = start & (slab::SEQUENCE_BITS >> lane::SEQUENCE_SHIFT);
         Participant {
@@ -66,14 +66,14 @@ impl Participant {
             endpoint_slots: AtomicUsize::new(0),
             recovering: AtomicUsize::new(0),
             is_leaving: AtomicBool::new(false),
-            slot_offset,
+            slot,
         }
     }
 
     /// Where the participant's lanes list the locks that they are about to take.
     #[inline]
     pub(crate) fn list<'a>(&self, space: &'a Space) -> &'a [LaneList; LANES] {
-        &space.view::<Slot>(self.slot_offset).lanes
+        &self.slot.of(space).lanes
     }
 
     pub(crate) fn next_lane(&self) -> usize {
@@ -226,7 +226,7 @@ impl Arena {
     /// # Errors
     /// `Closed`, `ReadOnly`; `Reentrant` from a signal handler or callback inside an operation; in
     /// a forked child's first operation, the errors of claiming a slot.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn enter(&self) -> Result<LaneGuard<'_>> {
         self.enter_at(lane::ANYTHING)
     }
@@ -235,6 +235,20 @@ impl Arena {
     #[inline]
     pub(crate) fn enter_block(&self, id: u32) -> Result<LaneGuard<'_>> {
         self.enter_at(lane::on_block(id))
+    }
+
+    /// Enters the lane that the thread used last, if nothing is in the way.
+    #[inline(always)]
+    pub(crate) fn try_enter_preferred(&self) -> Option<lane::Entered<'_>> {
+        let participant = self.participant()?;
+        if self.is_closed() || participant.registration.inherited() || !lane::begin_operation() {
+            return None;
+        }
+        let entered = lane::try_enter_preferred(participant);
+        if entered.is_none() {
+            lane::end_operation();
+        }
+        entered
     }
 
     /// Enters a writing operation if it can do so without waiting and without an error.
@@ -263,7 +277,7 @@ impl Arena {
         lane.ok().map(LaneGuard::tidying)
     }
 
-    #[inline]
+    #[inline(always)]
     fn enter_at(&self, at: u32) -> Result<LaneGuard<'_>> {
         self.ensure_open()?;
         let Some(participant) = self.participant() else { return Err(self.read_only_error()) };
@@ -511,76 +525,6 @@ struct Swept {
     recovered: usize,
     /// Why some participants could not be recovered.
     left: Option<Error>,
-}
-
-/// A writer of maps: a lane in an operation, or a recoverer acting as a dead participant.
-pub(crate) trait Writer: Peers {
-    fn arena(&self) -> &Arena;
-    /// Where this writer lists the locks that it is about to take.
-    fn list(&self) -> &LaneList;
-    /// The number of its lane; `None` for a recoverer.
-    fn lane_number(&self) -> Option<u32>;
-    /// Frees a record that this participant unlinked.
-    fn retire(&self, offset: u64);
-    /// A sequence above `floor` and above all earlier ones of this writer.
-    fn next_sequence(&self, floor: u64) -> u64;
-}
-
-/// A recoverer that acts as the dead `owner`. Nobody else does so meanwhile.
-pub(crate) struct Acting<'a> {
-    pub(crate) arena: &'a Arena,
-    pub(crate) owner: Owner,
-    pub(crate) list: &'a LaneList,
-    /// The patience of the call that does this recovery on its way, or less.
-    pub(crate) patience: Patience,
-}
-
-impl Writer for Acting<'_> {
-    fn arena(&self) -> &Arena {
-        self.arena
-    }
-    fn list(&self) -> &LaneList {
-        self.list
-    }
-    fn lane_number(&self) -> Option<u32> {
-        None
-    }
-    fn retire(&self, offset: u64) {
-        slab::retire(&self.arena.space, offset, self.owner);
-    }
-    fn next_sequence(&self, floor: u64) -> u64 {
-        // Only used for the counters of segments, which have to grow but not to be unique.
-        floor + 1
-    }
-}
-
-impl Peers for Acting<'_> {
-    fn me(&self) -> Owner {
-        self.owner
-    }
-    fn ask_dead(&self, owner: Owner) -> Result<bool> {
-        participant::ask_dead(&self.arena.space, owner)
-    }
-    fn has_ended(&self, owner: Owner) -> Option<bool> {
-        participant::has_ended(&self.arena.space, owner)
-    }
-    fn recover(&self, owner: Owner, level: Level) -> Result<()> {
-        self.arena.recover(owner, level, self.patience)
-    }
-    fn may_hold(&self, owner: Owner, word: &AtomicU32) -> bool {
-        // Only this recoverer runs as the dead one, and it is here.
-        owner != self.owner && lane::lists(self.arena, owner, word, |_| true)
-    }
-    fn patience(&self) -> Patience {
-        self.patience
-    }
-    fn describe(&self, word: &AtomicU32) -> (&'static str, u64) {
-        lane::describe(&self.arena.space, word)
-    }
-    fn pid(&self, owner: Owner) -> u32 {
-        pid(&self.arena.space, owner.slot())
-    }
-    fn waits_for(&self, _: Option<&AtomicU32>) {}
 }
 
 #[cold]

@@ -13,7 +13,7 @@
 //! alone.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::memory::arena::{Acting, Arena, Writer};
+use crate::memory::arena::Arena;
 use crate::memory::attach::{self, ATTACHED_BYTES, Attachment, Attendance};
 use crate::memory::classes::EXTENT;
 use crate::memory::extents::{self, Kind, State, committed, header};
@@ -21,6 +21,7 @@ use crate::memory::freeze_lock;
 use crate::memory::lane::{self, LaneGuard};
 use crate::memory::roots::{self, Existing, Root, Status, StructureKind, root};
 use crate::memory::runs;
+use crate::memory::writer::{Acting, Writer};
 use crate::steps::step;
 use crate::sync::participant;
 use crate::sync::robust_lock::Peers;

@@ -104,14 +104,14 @@ impl Geometry {
     }
 
     /// The bits of bitmap word `word` that stand for records.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn valid(&self, word: u32) -> u64 {
         let left = self.count - word * 64;
         if left >= 64 { u64::MAX } else { (1 << left) - 1 }
     }
 
     /// The number of the record that begins exactly `within` bytes into the extent, if any.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn index(&self, within: u64) -> Option<u32> {
         let from_first = within.checked_sub(u64::from(self.front))?;
         let index = (from_first * self.reciprocal) >> 32;
@@ -120,7 +120,7 @@ impl Geometry {
     }
 
     /// Bytes from the extent's start to record `index`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn within(&self, index: u32) -> u64 {
         u64::from(self.front) + u64::from(index) * u64::from(self.size)
     }
@@ -133,11 +133,16 @@ pub(crate) fn geometry(class: u8) -> &'static Geometry {
 }
 
 /// The class for a record of `len` bytes; `None` if it needs a run of extents.
-#[inline]
+#[inline(always)]
 pub(crate) fn class_for(len: u64) -> Option<u8> {
     if len <= 64 {
         return Some((len.saturating_sub(9) / 8) as u8);
     }
+    class_above_64(len)
+}
+
+#[inline(never)]
+fn class_above_64(len: u64) -> Option<u8> {
     let found = SIZES[..SEGMENT_CLASS as usize].partition_point(|&size| u64::from(size) < len);
     (found < SEGMENT_CLASS as usize).then_some(found as u8)
 }

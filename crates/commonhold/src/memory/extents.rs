@@ -195,7 +195,7 @@ impl Header {
 }
 
 pub(crate) fn growth(space: &Space) -> &Growth {
-    space.view(GROWTH_OFFSET)
+    space.fixed::<Growth, GROWTH_OFFSET>()
 }
 
 /// Extents that exist and that this handle can see.
@@ -218,6 +218,19 @@ fn header_offset(extent: u64) -> u64 {
 #[inline]
 pub(crate) fn header(space: &Space, extent: u64) -> &Header {
     space.view(header_offset(extent))
+}
+
+/// The header of the extent of `offset`; `None` if that extent does not exist. Otherwise its header
+/// does, because it lies before it.
+#[inline(always)]
+#[allow(unsafe_code)]
+pub(crate) fn header_of(space: &Space, offset: u64) -> Option<&Header> {
+    if !space.covers_extent_of(offset) {
+        return None;
+    }
+    // SAFETY: the header's bytes exist; the mapping is aligned, and atomics are valid with any
+    // bytes.
+    Some(unsafe { space.there(header_offset(offset / EXTENT)).cast().as_ref() })
 }
 
 /// Extents at the beginning of the range of `first` (a power of two) that hold its headers.

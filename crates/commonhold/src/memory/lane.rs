@@ -14,7 +14,7 @@
 #![allow(unsafe_code)]
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::memory::arena::{Arena, Participant, Writer};
+use crate::memory::arena::{Arena, Participant};
 use crate::memory::block::pid;
 use crate::memory::classes::EXTENT;
 use crate::memory::extents::{self, Kind, header};
@@ -22,6 +22,7 @@ use crate::memory::roots::roots;
 use crate::memory::slab::{self, Retired};
 use crate::memory::supply::Supply;
 use crate::memory::trim;
+use crate::memory::writer::Writer;
 use crate::sync::owner::Owner;
 use crate::sync::participant::{self, LaneList, slot};
 use crate::sync::patience::Patience;
@@ -85,7 +86,7 @@ impl Lane {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn try_enter(&self, at: u32) -> bool {
         // SeqCst: an operation on a block looks next whether that is being dropped
         // (memory/attach.rs).
@@ -95,13 +96,13 @@ impl Lane {
 }
 
 /// Marks the thread as inside an operation; false if it was already.
-#[inline]
+#[inline(always)]
 pub(crate) fn begin_operation() -> bool {
     INSIDE.with(|inside| !inside.replace(true))
 }
 
 /// The end of [`begin_operation`].
-#[inline]
+#[inline(always)]
 pub(crate) fn end_operation() {
     INSIDE.with(|inside| inside.set(false));
 }
@@ -123,6 +124,7 @@ pub(crate) struct LaneGuard<'a> {
     pub(crate) arena: &'a Arena,
     pub(super) participant: &'a Participant,
     pub(super) number: usize,
+    pub(super) own: &'a Lane,
     list: &'a LaneList,
     manner: Cell<Manner>,
     /// The end of its waiting, set when it has to wait for the first time.
@@ -141,8 +143,9 @@ pub(super) enum Manner {
 }
 
 impl Drop for LaneGuard<'_> {
+    #[inline(always)]
     fn drop(&mut self) {
-        self.participant.lanes[self.number].busy.store(IDLE, Ordering::Release);
+        self.own.busy.store(IDLE, Ordering::Release);
         end_operation();
     }
 }
@@ -184,7 +187,7 @@ impl Peers for LaneGuard<'_> {
     }
     fn waits_for(&self, word: Option<&AtomicU32>) {
         let address = word.map_or(0, |word| word.as_ptr() as usize);
-        self.participant.lanes[self.number].waits_for.store(address, Ordering::Release);
+        self.own.waits_for.store(address, Ordering::Release);
     }
 }
 
@@ -244,7 +247,7 @@ pub(crate) fn lists(
 ///
 /// # Errors
 /// `Closed` if the handle is closed meanwhile; `TimedOut`.
-#[inline]
+#[inline(always)]
 pub(crate) fn enter<'a>(
     arena: &'a Arena,
     participant: &'a Participant,
@@ -255,6 +258,29 @@ pub(crate) fn enter<'a>(
         Some(lane) if lane.try_enter(at) => Ok(LaneGuard::new(arena, participant, number, None)),
         _ => enter_any(arena, participant, at, None),
     }
+}
+
+/// A lane that was entered.
+pub(crate) struct Entered<'a> {
+    participant: &'a Participant,
+    number: usize,
+}
+
+impl<'a> Entered<'a> {
+    /// The operation in it, which steps aside from locks.
+    #[inline(always)]
+    pub(crate) fn stepping_aside(self, arena: &'a Arena) -> LaneGuard<'a> {
+        let Entered { participant, number } = self;
+        LaneGuard::with_manner(arena, participant, number, Manner::StepsAside, None)
+    }
+}
+
+/// Enters the lane that the thread used last, if it is free. The thread has begun its operation.
+#[inline(always)]
+pub(super) fn try_enter_preferred(participant: &Participant) -> Option<Entered<'_>> {
+    let number = PREFERRED.with(Cell::get);
+    let entered = participant.lanes.get(number)?.try_enter(ANYTHING);
+    entered.then_some(Entered { participant, number })
 }
 
 /// The same, if the preferred lane is busy, with the patience that the call has left.
@@ -330,16 +356,16 @@ impl Writer for LaneGuard<'_> {
         Some(self.lane())
     }
 
+    #[inline(always)]
     fn retire(&self, offset: u64) {
-        match slab::retire(self.space(), offset, self.me()) {
-            Retired::Room(extent) => self.remember(extent),
-            Retired::PerhapsEmpty(extent) => self.note_emptied(extent),
-            Retired::Run(first) => self.note_freed(first),
-            Retired::Nothing => {}
+        match slab::try_retire(self.space(), offset, self.me()) {
+            Some(true) => self.remember(offset / EXTENT),
+            Some(false) => self.note_emptied(offset / EXTENT),
+            None => self.retire_other(offset),
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn next_sequence(&self, floor: u64) -> u64 {
         let state = self.state();
         // Without the bit that no sequence has: damage must not spread.
@@ -352,16 +378,38 @@ impl Writer for LaneGuard<'_> {
 }
 
 impl<'a> LaneGuard<'a> {
-    #[inline]
+    #[cold]
+    #[inline(never)]
+    fn retire_other(&self, offset: u64) {
+        match slab::retire(self.space(), offset, self.me()) {
+            Retired::Room(extent) => self.remember(extent),
+            Retired::PerhapsEmpty(extent) => self.note_emptied(extent),
+            Retired::Run(first) => self.note_freed(first),
+            Retired::Nothing => {}
+        }
+    }
+
+    #[inline(always)]
     fn new(
         arena: &'a Arena,
         participant: &'a Participant,
         number: usize,
         patience: Option<Patience>,
     ) -> LaneGuard<'a> {
-        let list = &participant.list(&arena.space)[number];
-        let (manner, patience) = (Cell::new(Manner::Waits), Cell::new(patience));
-        LaneGuard { arena, participant, number, list, manner, patience }
+        LaneGuard::with_manner(arena, participant, number, Manner::Waits, patience)
+    }
+
+    #[inline(always)]
+    fn with_manner(
+        arena: &'a Arena,
+        participant: &'a Participant,
+        number: usize,
+        manner: Manner,
+        patience: Option<Patience>,
+    ) -> LaneGuard<'a> {
+        let (list, own) = (&participant.list(&arena.space)[number], &participant.lanes[number]);
+        let (manner, patience) = (Cell::new(manner), Cell::new(patience));
+        LaneGuard { arena, participant, number, own, list, manner, patience }
     }
 
     /// The same, for an operation that does not wait for living participants. A lock that somebody
@@ -379,7 +427,7 @@ impl<'a> LaneGuard<'a> {
     }
 
     /// The same, for an operation that steps aside.
-    #[inline]
+    #[inline(always)]
     pub(super) fn stepping_aside(self) -> LaneGuard<'a> {
         self.manner.set(Manner::StepsAside);
         self
@@ -424,14 +472,16 @@ impl<'a> LaneGuard<'a> {
         self.number as u32
     }
 
+    #[inline(always)]
     #[allow(clippy::mut_from_ref)]
     fn state(&self) -> &mut LaneState {
         // SAFETY: this guard is the only one of its busy lane, and no method keeps the reference
         // across a call that takes it again.
-        unsafe { &mut *self.participant.lanes[self.number].state.get() }
+        unsafe { &mut *self.own.state.get() }
     }
 
     /// The memory that the lane allocates from.
+    #[inline(always)]
     #[allow(clippy::mut_from_ref)]
     pub(super) fn supply(&self) -> &mut Supply {
         &mut self.state().supply

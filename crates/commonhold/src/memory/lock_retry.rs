@@ -40,7 +40,7 @@ impl Arena {
     /// # Errors
     /// Those of [`enter`](Self::enter) and of the operation; `TimedOut` when the patience of the
     /// call ends.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn operate<R>(
         &self,
         mut operation: impl FnMut(&LaneGuard<'_>) -> Result<R>,
@@ -75,7 +75,7 @@ impl<'a> LaneGuard<'a> {
     /// `TimedOut` when the patience of the call ends; `Closed`; those of recovering the dead.
     #[cold]
     pub(crate) fn step_aside(self, error: &Error) -> Result<LaneGuard<'a>> {
-        let at = self.participant.lanes[self.number].busy.load(Ordering::Relaxed);
+        let at = self.own.busy.load(Ordering::Relaxed);
         let patience = self.patience();
         let outside = self.leave(patience);
         outside.wait(error)?;
@@ -89,7 +89,7 @@ impl<'a> LaneGuard<'a> {
     fn leave(self, patience: Patience) -> Outside<'a> {
         let left = ManuallyDrop::new(self);
         // Like every exit from a lane: release, for the thread that enters it next.
-        left.participant.lanes[left.number].busy.store(IDLE, Ordering::Release);
+        left.own.busy.store(IDLE, Ordering::Release);
         Outside { arena: left.arena, participant: left.participant, patience }
     }
 }

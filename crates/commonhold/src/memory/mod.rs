@@ -18,6 +18,7 @@
 //! - [`ring`]: the bytes of a ring buffer.
 //! - [`guests`]: threads that work in a structure without a lane.
 //! - [`arena`]: one open handle's memory and registration; entering an operation.
+//! - [`writer`]: a lane or a recoverer, as writers of structures.
 //! - [`recover`]: recovering the extents of a dead participant.
 
 pub(crate) mod arena;
@@ -38,3 +39,4 @@ pub(crate) mod runs;
 pub(crate) mod slab;
 pub(crate) mod supply;
 pub(crate) mod trim;
+pub(crate) mod writer;

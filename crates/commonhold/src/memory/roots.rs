@@ -246,7 +246,7 @@ impl Root {
 }
 
 pub(crate) fn roots(space: &Space) -> &Roots {
-    space.view(ROOTS_OFFSET)
+    space.fixed::<Roots, ROOTS_OFFSET>()
 }
 
 /// Offset of the root with this number, if the table is that long.

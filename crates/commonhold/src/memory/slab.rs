@@ -65,35 +65,55 @@ pub(crate) fn allocate(
     from: u32,
     me: Owner,
 ) -> Option<(u64, u32)> {
-    let (header, geometry) = (header(space, extent), geometry(class));
+    let geometry = geometry(class);
     let words = geometry.words();
-    for word in (from..words).chain(0..from.min(words)) {
-        let bits = bitmap(space, header, extent, geometry, word);
-        // Acquire pairs with the release of the clearing in `retire`.
-        let mut free = !bits.load(Ordering::Acquire) & geometry.valid(word);
-        while free != 0 {
-            let bit = free.trailing_zeros();
-            free &= free - 1;
-            let offset = extent * EXTENT + geometry.within(word * 64 + bit);
-            let state_word = space.word(offset);
-            // Acquire pairs with the release of FREE: the last user has finished with the record.
-            if state_word.load(Ordering::Acquire) != 0 {
-                continue;
-            }
-            let bit = 1 << bit;
-            let rolled_back = Mend::new(|| give_back(bits, bit, state_word));
-            state_word.store(writing(me), Ordering::Relaxed);
-            // A reader that sees new bytes also sees that the state word is no longer its sequence:
-            // pairs with the acquire fence after its copy.
-            fence(Ordering::Release);
-            step!("record.state-written");
-            bits.fetch_or(bit, Ordering::Release);
-            step!("record.allocated");
-            rolled_back.done();
-            return Some((offset, word));
+    let mut words = (from..words).chain(0..from.min(words));
+    words.find_map(|word| Some((allocate_in(space, extent, geometry, word, me)?, word)))
+}
+
+/// The same from one word of the bitmap of an extent that exists.
+#[inline(always)]
+#[allow(unsafe_code)]
+pub(crate) fn allocate_in(
+    space: &Space,
+    extent: u64,
+    geometry: &Geometry,
+    word: u32,
+    me: Owner,
+) -> Option<u64> {
+    let bits = match geometry.front {
+        0 => &header(space, extent).bits,
+        // SAFETY: the bitmap is the front of the extent.
+        _ => unsafe { space.word_there(extent * EXTENT + u64::from(word) * 8) },
+    };
+    // Acquire pairs with the release of the clearing in `retire`.
+    let mut free = !bits.load(Ordering::Acquire) & geometry.valid(word);
+    while free != 0 {
+        let bit = free.trailing_zeros();
+        let offset = extent * EXTENT + geometry.within(word * 64 + bit);
+        // SAFETY: a record of the extent.
+        let state_word = unsafe { space.word_there(offset) };
+        // Acquire pairs with the release of FREE: the last user has finished with the record.
+        if state_word.load(Ordering::Acquire) == 0 {
+            take(bits, 1 << bit, state_word, me);
+            return Some(offset);
         }
+        free &= free - 1;
     }
     None
+}
+
+#[inline(always)]
+fn take(bits: &AtomicU64, bit: u64, state_word: &AtomicU64, me: Owner) {
+    let rolled_back = Mend::new(|| give_back(bits, bit, state_word));
+    state_word.store(writing(me), Ordering::Relaxed);
+    // A reader that sees new bytes also sees that the state word is no longer its sequence: pairs
+    // with the acquire fence after its copy.
+    fence(Ordering::Release);
+    step!("record.state-written");
+    bits.fetch_or(bit, Ordering::Release);
+    step!("record.allocated");
+    rolled_back.done();
 }
 
 /// Frees a record whose state word names the caller, at any stage of allocating or retiring it.
@@ -118,33 +138,16 @@ pub(crate) enum Retired {
 
 /// Frees a record that `me` has unlinked or never published.
 pub(crate) fn retire(space: &Space, offset: u64, me: Owner) -> Retired {
+    let Some(header) = extents::header_of(space, offset) else { return Retired::Nothing };
     let extent = offset / EXTENT;
-    if extent >= extents::committed(space) {
-        return Retired::Nothing;
-    }
-    let header = header(space, extent);
-    let state = header.state();
-    let state_word = space.word(offset);
-    match state.kind() {
-        Kind::Records | Kind::Segments => {
-            let geometry = geometry(state.class());
-            let Some(index) = geometry.index(offset % EXTENT) else { return Retired::Nothing };
-            let bits = bitmap(space, header, extent, geometry, index / 64);
-            let bit = 1 << (index % 64);
-            let rest = Mend::new(|| give_back(bits, bit, state_word));
-            // Release: the store that unlinked the record becomes visible first.
-            state_word.store(retired(me), Ordering::Release);
-            step!("retire.state-written");
-            // Release: RETIRED is visible before the bit is clear; acquire: FREE is not stored
-            // early.
-            let before = bits.fetch_and(!bit, Ordering::AcqRel);
-            step!("retire.cleared");
-            state_word.store(0, Ordering::Release);
-            rest.done();
-            if before == bit { Retired::PerhapsEmpty(extent) } else { Retired::Room(extent) }
-        }
+    match header.state().kind() {
+        Kind::Records | Kind::Segments => match retire_among(space, header, offset, me) {
+            Some(true) => Retired::Room(extent),
+            Some(false) => Retired::PerhapsEmpty(extent),
+            None => Retired::Nothing,
+        },
         Kind::Run if offset.is_multiple_of(EXTENT) => {
-            state_word.store(retired(me), Ordering::Release);
+            space.word(offset).store(retired(me), Ordering::Release);
             let rest = Mend::new(|| runs::free_claimed(space, extent));
             step!("retire.state-written");
             rest.done();
@@ -153,6 +156,42 @@ pub(crate) fn retire(space: &Space, offset: u64, me: Owner) -> Retired {
         }
         _ => Retired::Nothing,
     }
+}
+
+/// The same for a record among others in its extent; `None` if there is none at the offset. True if
+/// its word of the bitmap is not empty.
+#[inline(always)]
+pub(crate) fn try_retire(space: &Space, offset: u64, me: Owner) -> Option<bool> {
+    let header = extents::header_of(space, offset)?;
+    if !header.state().is(Kind::Records) {
+        return None;
+    }
+    retire_among(space, header, offset, me)
+}
+
+#[inline(always)]
+#[allow(unsafe_code)]
+fn retire_among(space: &Space, header: &Header, offset: u64, me: Owner) -> Option<bool> {
+    let (extent, geometry) = (offset / EXTENT, geometry(header.state().class()));
+    let index = geometry.index(offset % EXTENT)?;
+    let bits = match geometry.front {
+        0 => &header.bits,
+        // SAFETY: the bitmap is the front of an extent that exists.
+        _ => unsafe { space.word_there(extent * EXTENT + u64::from(index / 64) * 8) },
+    };
+    // SAFETY: a record of the extent.
+    let state_word = unsafe { space.word_there(offset) };
+    let others = !(1 << (index % 64));
+    let rest = Mend::new(|| give_back(bits, !others, state_word));
+    // Release: the store that unlinked the record becomes visible first.
+    state_word.store(retired(me), Ordering::Release);
+    step!("retire.state-written");
+    // Release: RETIRED is visible before the bit is clear; acquire: FREE is not stored early.
+    let left = bits.fetch_and(others, Ordering::AcqRel) & others;
+    step!("retire.cleared");
+    state_word.store(0, Ordering::Release);
+    rest.done();
+    Some(left != 0)
 }
 
 /// Frees an extent of records that nobody owns and nobody uses. True if it did.

@@ -6,13 +6,13 @@
 //! page by page.
 
 use crate::error::Result;
-use crate::memory::arena::Writer;
 use crate::memory::classes::{
     CACHE_SEGMENT_CLASS, CLASSES, EXTENT, SEGMENT_CLASS, class_for, geometry,
 };
 use crate::memory::extents::{self, Kind, State, header};
 use crate::memory::lane::LaneGuard;
 use crate::memory::slab;
+use crate::memory::writer::Writer;
 use crate::memory::{runs, trim};
 use crate::steps::step;
 use crate::sync::owner::Owner;
@@ -110,7 +110,42 @@ impl LaneGuard<'_> {
     ///
     /// # Errors
     /// `Full` if there is no room and the hold cannot grow.
+    #[inline(always)]
     pub(crate) fn allocate(&self, len: u64) -> Result<u64> {
+        match self.allocate_again(len) {
+            Some(offset) => Ok(offset),
+            None => self.allocate_anywhere(len),
+        }
+    }
+
+    /// Allocates from the extent that the lane allocated from last, if it has room.
+    #[inline(always)]
+    pub(crate) fn allocate_again(&self, len: u64) -> Option<u64> {
+        let class = class_for(len)?;
+        let Current { extent, word } = self.supply().current[usize::from(class)];
+        if extent == 0 {
+            return None;
+        }
+        let geometry = geometry(class);
+        let offset = match slab::allocate_in(self.space(), extent, geometry, word, self.me()) {
+            Some(offset) => offset,
+            None => self.allocate_in_extent(class)?,
+        };
+        self.count_ahead(geometry.size.into(), offset);
+        Some(offset)
+    }
+
+    /// The same from any word of the extent's bitmap.
+    #[inline(never)]
+    fn allocate_in_extent(&self, class: u8) -> Option<u64> {
+        let Current { extent, word } = self.supply().current[usize::from(class)];
+        let (offset, word) = slab::allocate(self.space(), extent, class, word, self.me())?;
+        self.supply().current[usize::from(class)].word = word;
+        Some(offset)
+    }
+
+    #[inline(never)]
+    fn allocate_anywhere(&self, len: u64) -> Result<u64> {
         match class_for(len) {
             Some(class) => self.allocate_class(class),
             None => self.allocate_run(len),
@@ -124,16 +159,9 @@ impl LaneGuard<'_> {
 
     fn allocate_class(&self, class: u8) -> Result<u64> {
         loop {
-            let current = self.supply().current[class as usize];
-            if current.extent != 0 {
-                let (extent, word) = (current.extent, current.word);
-                if let Some((offset, word)) =
-                    slab::allocate(self.space(), extent, class, word, self.me())
-                {
-                    self.supply().current[class as usize].word = word;
-                    let kept = Mend::new(|| self.retire(offset));
-                    self.get_ahead(geometry(class).size.into());
-                    kept.done();
+            if self.supply().current[class as usize].extent != 0 {
+                if let Some(offset) = self.allocate_in_extent(class) {
+                    self.count_ahead(geometry(class).size.into(), offset);
                     return Ok(offset);
                 }
                 self.release_current(class);
@@ -158,8 +186,9 @@ impl LaneGuard<'_> {
     }
 
     /// Called after publishing: a run no longer needs its owner.
+    #[inline(always)]
     pub(crate) fn published(&self, offset: u64, len: u64) {
-        if class_for(len).is_none() {
+        if len > EXTENT / 2 && class_for(len).is_none() {
             let first = offset / EXTENT;
             // Another writer may have replaced the record already, and the run may serve another
             // purpose.
@@ -176,7 +205,7 @@ impl LaneGuard<'_> {
 
     /// Does the work that an operation left for its end, without any lock: frees an extent that it
     /// emptied, frees some memory to the system.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn tidy(&self) {
         if self.supply().untidy != 0 {
             self.tidy_now();
@@ -217,7 +246,7 @@ impl LaneGuard<'_> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn remember(&self, extent: u64) {
         let state = self.supply();
         if state.room[state.room_next] != extent {
@@ -279,19 +308,27 @@ impl LaneGuard<'_> {
         Ok(extent)
     }
 
-    /// Prepares a page of the next extent each time [`STEP`] bytes have been allocated.
-    #[inline]
-    fn get_ahead(&self, bytes: u64) {
+    /// Prepares a page of the next extent each time [`STEP`] bytes have been allocated. The record
+    /// at `offset` was allocated just now.
+    #[inline(always)]
+    fn count_ahead(&self, bytes: u64, offset: u64) {
         let state = self.supply();
         state.ahead.debt += bytes;
         if state.ahead.debt >= STEP && state.claims >= CLAIMS_BEFORE_AHEAD {
-            state.ahead.debt = 0;
-            self.prepare_a_page();
+            self.get_ahead(offset);
         }
     }
 
-    /// A failure loses nothing: the operation that needs the extent then waits for all of it.
     #[cold]
+    #[inline(never)]
+    fn get_ahead(&self, offset: u64) {
+        self.supply().ahead.debt = 0;
+        let kept = Mend::new(|| self.retire(offset));
+        self.prepare_a_page();
+        kept.done();
+    }
+
+    /// A failure loses nothing: the operation that needs the extent then waits for all of it.
     fn prepare_a_page(&self) {
         let mut ahead = self.supply().ahead;
         if ahead.extent == 0 {
@@ -322,7 +359,10 @@ impl LaneGuard<'_> {
 
     /// Takes an unowned extent of the class if at least one in `share` of its records is free.
     fn adopt(&self, extent: u64, class: u8, share: u32) -> bool {
-        if extent >= extents::committed(self.space()) {
+        // The second question, because the number of extents may be damaged.
+        if extent >= extents::committed(self.space())
+            || !self.space().covers_extent_of(extent * EXTENT)
+        {
             return false;
         }
         let header = header(self.space(), extent);

@@ -85,8 +85,8 @@ impl Mapping {
 
     /// The first byte of the file in memory; a multiple of 2 MiB.
     #[inline]
-    pub(crate) fn base(&self) -> *mut u8 {
-        self.base.as_ptr()
+    pub(crate) fn base(&self) -> NonNull<u8> {
+        self.base
     }
 
     /// How many bytes are reserved from [`Mapping::base`] on.
@@ -204,14 +204,14 @@ impl Mapping {
         let page = page_size() as u64;
         let (first, end) = (start / page * page, end.next_multiple_of(page));
         // SAFETY: `first` is at most `reserved`.
-        Ok((unsafe { self.base().add(first as usize) }, (end - first) as usize))
+        Ok((unsafe { self.base.as_ptr().add(first as usize) }, (end - first) as usize))
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: the range is ours, and its users borrowed from this object.
-        unsafe { libc::munmap(self.base().cast(), self.reserved) };
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.reserved) };
     }
 }
 

@@ -17,8 +17,8 @@
 //! recovery.
 
 use crate::error::Result;
-use crate::memory::arena::Writer;
 use crate::memory::block::Block;
+use crate::memory::writer::Writer;
 use crate::queue::layout::{End, Layout, Side};
 use crate::queue::recover;
 use crate::steps::step;

@@ -7,8 +7,8 @@
 //! orphans, by pushes in its name, so that a recoverer may die, too.
 
 use crate::error::{ErrorKind, Result};
-use crate::memory::arena::Acting;
 use crate::memory::block::Block;
+use crate::memory::writer::Acting;
 use crate::queue::layout::{End, Layout, Side};
 use crate::queue::moves::Ring;
 use crate::steps::step;

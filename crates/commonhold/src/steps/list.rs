@@ -32,6 +32,7 @@ pub const ALL: &[&str] = &[
     "stream.disarmed",
     "stream.unlocked",
     "stream.claimed-memory",
+    "stream.frozen",
     "stream.linked",
     "stream.begun",
     // Reading a record.

@@ -1,7 +1,7 @@
 //! Writing a change into the stream, in one step with the change itself.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::memory::arena::Writer;
+use crate::memory::writer::Writer;
 use crate::steps::{fault, step};
 use crate::stream::frame::{self, ChangeKind, HEADER};
 use crate::stream::words::{self, Stream};

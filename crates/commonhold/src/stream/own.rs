@@ -1,12 +1,12 @@
 //! The memory of a stream: a run of extents that the map's root links.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::memory::arena::Writer;
 use crate::memory::block;
 use crate::memory::classes::EXTENT;
 use crate::memory::extents::{self, Kind, State, header};
 use crate::memory::lane::LaneGuard;
 use crate::memory::runs;
+use crate::memory::writer::Writer;
 use crate::os::location;
 use crate::steps::step;
 use crate::stream::words::{Link, RING, Stream};

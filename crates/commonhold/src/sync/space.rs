@@ -18,6 +18,8 @@
 use crate::os::file::HoldFile;
 use crate::os::mapping::Mapping;
 use crate::sync::hold_clock::OwnOffset;
+use std::marker::PhantomData;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Offset of a word of the superblock page that nobody ever writes.
@@ -35,9 +37,45 @@ pub(crate) const LEAST: u64 = 2 * EXTENT;
 /// Every field is an atomic integer or an array of them, so any bytes are a valid value.
 pub(crate) unsafe trait Shared: Sized {}
 
+/// The place of a struct whose bytes were seen to exist in a space. The file never becomes shorter,
+/// so the struct is accessed without a check. A value of this type is only used with the space that it was
+/// made for.
+#[derive(Clone, Copy)]
+pub(crate) struct Checked<T> {
+    offset: u64,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T: Shared> Checked<T> {
+    /// At the beginning of the file, which every hold has: in place of what does not exist.
+    pub(crate) const FIRST: Checked<T> = {
+        assert!(size_of::<T>() as u64 <= LEAST);
+        Checked { offset: 0, of: PhantomData }
+    };
+
+    /// The struct at `offset`, rounded down to a multiple of 8; `None` if it does not exist as a
+    /// whole.
+    pub(crate) fn new(space: &Space, offset: u64) -> Option<Checked<T>> {
+        const { assert!(align_of::<T>() <= 8) };
+        let offset = offset & !7;
+        space.covers(offset, size_of::<T>() as u64).then_some(Checked { offset, of: PhantomData })
+    }
+
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    #[inline(always)]
+    pub(crate) fn of<'a>(&self, space: &'a Space) -> &'a T {
+        debug_assert!(space.covers(self.offset, size_of::<T>() as u64));
+        // SAFETY: in bounds and aligned, by `new`; `T` is valid for any bytes.
+        unsafe { space.base.add(self.offset as usize).cast().as_ref() }
+    }
+}
+
 /// The mapped file of one handle.
 pub(crate) struct Space {
-    base: *mut u8,
+    base: NonNull<u8>,
     /// Bytes known to exist, at most the reservation; only grows.
     exists: AtomicU64,
     reserved: u64,
@@ -108,10 +146,18 @@ impl Space {
         offset.checked_add(len).is_some_and(|end| end <= exists || self.has_grown_to(end))
     }
 
+    /// True if the whole extent of `offset` exists and this handle can see it.
+    #[inline]
+    pub(crate) fn covers_extent_of(&self, offset: u64) -> bool {
+        let last = offset | (EXTENT - 1);
+        // Relaxed: once true it stays true.
+        last < self.exists.load(Ordering::Relaxed) || self.has_grown_to(last.saturating_add(1))
+    }
+
     #[cold]
     fn has_grown_to(&self, end: u64) -> bool {
         // SAFETY: in the first page, which every hold has.
-        let committed = unsafe { &*self.base.add(COMMITTED as usize).cast::<AtomicU64>() };
+        let committed = unsafe { self.base.add(COMMITTED as usize).cast::<AtomicU64>().as_ref() };
         let bytes = committed.load(Ordering::Acquire).saturating_mul(EXTENT);
         if end <= bytes.min(self.reserved) {
             // The length may be damaged. It is trusted only if the file is no longer reachable.
@@ -130,7 +176,7 @@ impl Space {
     #[inline]
     pub(crate) fn reach(&self, offset: u64, len: u64) -> Option<*mut u8> {
         // SAFETY: the offset is inside the reservation.
-        self.covers(offset, len).then(|| unsafe { self.base.add(offset as usize) })
+        self.covers(offset, len).then(|| unsafe { self.base.add(offset as usize) }.as_ptr())
     }
 
     /// Address of `offset`, or of the always-zero word if `len` bytes there do not all exist.
@@ -138,7 +184,7 @@ impl Space {
     pub(crate) fn at(&self, offset: u64, len: u64) -> *mut u8 {
         let offset = if self.covers(offset, len) { offset } else { ALWAYS_ZERO };
         // SAFETY: the offset is inside the reservation.
-        unsafe { self.base.add(offset as usize) }
+        unsafe { self.base.add(offset as usize) }.as_ptr()
     }
 
     /// The 64-bit word at `offset`, which is rounded down to a multiple of 8.
@@ -166,9 +212,68 @@ impl Space {
         }
     }
 
+    /// The 64-bit word at `offset`.
+    ///
+    /// # Safety
+    /// The 8 bytes at `offset`, a multiple of 8, were seen to exist.
+    #[inline(always)]
+    pub(crate) unsafe fn word_there(&self, offset: u64) -> &AtomicU64 {
+        debug_assert!(offset.is_multiple_of(8) && self.covers(offset, 8));
+        // SAFETY: the caller's contract; the file never becomes shorter.
+        unsafe { self.base.add(offset as usize).cast().as_ref() }
+    }
+
+    /// The 32-bit word at `offset`.
+    ///
+    /// # Safety
+    /// The 4 bytes at `offset`, a multiple of 4, were seen to exist.
+    #[inline(always)]
+    pub(crate) unsafe fn half_there(&self, offset: u64) -> &AtomicU32 {
+        debug_assert!(offset.is_multiple_of(4) && self.covers(offset, 4));
+        // SAFETY: the caller's contract; the file never becomes shorter.
+        unsafe { self.base.add(offset as usize).cast().as_ref() }
+    }
+
+    /// Address of `offset`.
+    ///
+    /// # Safety
+    /// `offset` was seen to exist.
+    #[inline(always)]
+    pub(crate) unsafe fn there(&self, offset: u64) -> NonNull<u8> {
+        debug_assert!(self.covers(offset, 1));
+        // SAFETY: the caller's contract.
+        unsafe { self.base.add(offset as usize) }
+    }
+
+    /// The struct at a constant offset that every hold has.
+    #[inline(always)]
+    pub(crate) fn fixed<T: Shared, const OFFSET: u64>(&self) -> &T {
+        const { assert!(align_of::<T>() <= 8 && OFFSET.is_multiple_of(8)) };
+        const { assert!(OFFSET + size_of::<T>() as u64 <= LEAST) };
+        // SAFETY: in bounds, aligned, and `T` is valid for any bytes.
+        unsafe { self.base.add(OFFSET as usize).cast().as_ref() }
+    }
+
+    /// The struct at `offset`, rounded down to a multiple of 8; `None` if it does not exist as a
+    /// whole.
+    #[inline]
+    pub(crate) fn get<T: Shared>(&self, offset: u64) -> Option<&T> {
+        const { assert!(align_of::<T>() <= 8) };
+        const { assert!(size_of::<T>() as u64 <= LEAST) };
+        let offset = offset & !7;
+        let len = size_of::<T>() as u64;
+        // Relaxed, as in `covers`. At least `LEAST` bytes exist, so the difference is one.
+        let exists = self.exists.load(Ordering::Relaxed);
+        if offset > exists - len && !self.has_grown_to(offset.checked_add(len)?) {
+            return None;
+        }
+        // SAFETY: in bounds, aligned, and `T` is valid for any bytes.
+        Some(unsafe { self.base.add(offset as usize).cast().as_ref() })
+    }
+
     /// The offset of a word that [`Space::half`] or [`Space::view`] returned.
     pub(crate) fn offset_of(&self, word: &AtomicU32) -> u64 {
-        (word.as_ptr() as u64).wrapping_sub(self.base as u64)
+        (word.as_ptr() as u64).wrapping_sub(self.base.as_ptr() as u64)
     }
 
     /// The struct at `offset`, rounded down to a multiple of 8. `T` is at most 64 bytes where the

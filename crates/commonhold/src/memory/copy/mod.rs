@@ -89,15 +89,27 @@ pub(crate) unsafe fn equal(from: *const u8, bytes: &[u8]) -> bool {
     unsafe { raw::equal(from, bytes.as_ptr(), bytes.len()) }
 }
 
-/// Compares 8 words at `from`: bit `i` is set if the upper 24 bits of word `i` are `wanted`. Each
-/// byte may be of another moment, so only words that do not change meanwhile have a certain result.
+/// Compares 8 words in each of two lines: bit `i` is set if the upper 24 bits of word `i` are
+/// `wanted`; the words of the second line follow those of the first. Each byte may be of another
+/// moment, so only words that do not change meanwhile have a certain result.
 ///
 /// # Safety
-/// 64 bytes at `from` are inside the mapped file.
+/// 64 bytes at both addresses, which are multiples of 16, are inside the mapped file.
 #[inline(always)]
-pub(crate) unsafe fn upper_24_are(from: *const u8, wanted: u32) -> u32 {
+pub(crate) unsafe fn upper_24_are(lines: [*const u8; 2], wanted: u32) -> u32 {
     // SAFETY: the caller's contract.
-    unsafe { raw::upper_24_are(from, wanted) }
+    unsafe { raw::upper_24_are(lines, wanted) }
+}
+
+/// Compares 8 words in each of two lines: bit `i` is set if word `i` is that of its line in
+/// `wanted`, in the bits of `mask`. Under the same conditions as [`upper_24_are`].
+///
+/// # Safety
+/// As [`upper_24_are`].
+#[inline(always)]
+pub(crate) unsafe fn words_are(lines: [*const u8; 2], wanted: [u64; 2], mask: u64) -> u32 {
+    // SAFETY: the caller's contract.
+    unsafe { raw::words_are(lines, wanted, mask) }
 }
 
 /// Asks the processor to fetch the cache line at `from`. Does not change its contents.

@@ -19,26 +19,40 @@ impl Shared {
     }
 }
 
+#[repr(align(64))]
+struct Line([u64; 8]);
+
 macro_rules! suite {
     ($name:ident, $raw:ident) => {
         mod $name {
             use super::super::$raw;
-            use super::Shared;
+            use super::{Line, Shared};
 
             #[test]
             fn upper_bits_are_found_wherever_they_are() {
                 let tag = 0x00ab_cdef_u64;
-                for bits in 0..256u32 {
+                for bits in 0..1u32 << 16 {
                     let word = |at: u32| match (bits >> at & 1, at % 3) {
                         (1, _) => (tag << 40) + 0x1234_5678 + u64::from(at),
                         (_, 0) => 0,
                         (_, 1) => (tag ^ 1) << 40 | 7,
                         _ => tag,
                     };
-                    let words: [u64; 8] = std::array::from_fn(|at| word(at as u32));
-                    // SAFETY: eight words.
-                    let found = unsafe { $raw::upper_24_are(words.as_ptr().cast(), tag as u32) };
+                    let first = Line(std::array::from_fn(|at| word(at as u32)));
+                    let second = Line(std::array::from_fn(|at| word(at as u32 + 8)));
+                    let lines = [&first, &second].map(|line| line.0.as_ptr().cast());
+                    // SAFETY: eight words each.
+                    let found = unsafe { $raw::upper_24_are(lines, tag as u32) };
                     assert_eq!(found, bits);
+                    let is = |at: u32, mask: u64| {
+                        let wanted = if at < 8 { 0 } else { tag };
+                        u32::from((word(at) ^ wanted) & mask == 0) << at
+                    };
+                    for mask in [u64::MAX, 0xffff_ffff, 0xff] {
+                        // SAFETY: as above.
+                        let found = unsafe { $raw::words_are(lines, [0, tag], mask) };
+                        assert_eq!(found, (0..16).map(|at| is(at, mask)).sum::<u32>());
+                    }
                 }
             }
 

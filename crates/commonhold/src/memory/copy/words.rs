@@ -110,15 +110,26 @@ pub(super) unsafe fn zero(to: *mut u8, len: usize) {
     unsafe { parts(to, len) }.for_each(|part| part.store(0));
 }
 
-/// Bit `i` is set if the upper 24 bits of word `i` of 8 are `wanted`.
+/// Bit `i` is set if the upper 24 bits of word `i` of twice 8 are `wanted`.
 ///
 /// # Safety
-/// 64 bytes at `from`, which is aligned to 8, are valid.
-pub(super) unsafe fn upper_24_are(from: *const u8, wanted: u32) -> u32 {
-    // SAFETY: the caller's contract.
+/// 64 bytes at both addresses, which are aligned to 8, are valid.
+pub(super) unsafe fn upper_24_are(lines: [*const u8; 2], wanted: u32) -> u32 {
     let is = |part: Part<'_>| u32::from(part.load() >> 40 == u64::from(wanted));
     // SAFETY: the caller's contract.
-    unsafe { parts(from, 64) }.enumerate().map(|(at, part)| is(part) << at).sum()
+    let words = lines.into_iter().flat_map(|line| unsafe { parts(line, 64) });
+    words.enumerate().map(|(at, part)| is(part) << at).sum()
+}
+
+/// Bit `i` is set if word `i` of twice 8 is that of its line in `wanted`, in the bits of `mask`.
+///
+/// # Safety
+/// As [`upper_24_are`].
+pub(super) unsafe fn words_are(lines: [*const u8; 2], wanted: [u64; 2], mask: u64) -> u32 {
+    // SAFETY: the caller's contract.
+    let words = lines.into_iter().flat_map(|line| unsafe { parts(line, 64) });
+    let is = |at: usize, word: u64| u32::from((word ^ wanted[at / 8]) & mask == 0) << at;
+    words.enumerate().map(|(at, part)| is(at, part.load())).sum()
 }
 
 /// There is no portable prefetch.

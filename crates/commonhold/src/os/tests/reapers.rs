@@ -17,7 +17,7 @@ fn user(path: &Path, stage: &Stage) -> Child {
         let _held = hold_open(&file);
         let mapping = Mapping::reserve(&file, 1 << 30, 1 << 20, true).unwrap();
         let heap = vec![1u8; 64 << 20];
-        let ranges = [(mapping.base() as usize, mapping.reserved() as usize)];
+        let ranges = [(mapping.base().as_ptr() as usize, mapping.reserved() as usize)];
         spawn(path, file.dev(), file.ino(), &ranges).unwrap();
         stage.reach(u32::from(heap[heap.len() / 2]));
         sleep_for_ever()

@@ -14,9 +14,34 @@ access!(load4, store4, u32, "ldr {0:w}, [{1}]", "str {1:w}, [{0}]", reg);
 access!(load2, store2, u16, "ldrh {0:w}, [{1}]", "strh {1:w}, [{0}]", reg);
 access!(load1, store1, u8, "ldrb {0:w}, [{1}]", "strb {1:w}, [{0}]", reg);
 
-/// Bit `i` is set if the upper 24 bits of word `i` of 8 are `wanted`.
+/// Bit `i` is set if the upper 24 bits of word `i` of twice 8 are `wanted`.
 #[inline(always)]
-pub(in super::super) unsafe fn upper_24_are(from: *const u8, wanted: u32) -> u32 {
+pub(in super::super) unsafe fn upper_24_are(lines: [*const u8; 2], wanted: u32) -> u32 {
+    // SAFETY: the caller's contract.
+    let [low, high] = lines.map(|line| unsafe { upper_24_in(line, wanted) });
+    low | high << 8
+}
+
+/// Bit `i` is set if word `i` of twice 8 is that of its line in `wanted`, in the bits of `mask`.
+#[inline(always)]
+pub(in super::super) unsafe fn words_are(
+    lines: [*const u8; 2],
+    wanted: [u64; 2],
+    mask: u64,
+) -> u32 {
+    let in_line = |which: usize| {
+        let is = |at: usize| {
+            // SAFETY: the caller's contract.
+            let word = unsafe { load8(lines[which].add(at * 8)) };
+            u32::from((word ^ wanted[which]) & mask == 0) << at
+        };
+        (0..8).map(is).sum::<u32>()
+    };
+    in_line(0) | in_line(1) << 8
+}
+
+#[inline(always)]
+unsafe fn upper_24_in(from: *const u8, wanted: u32) -> u32 {
     use std::arch::aarch64::*;
     const BITS: [u16; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
     // SAFETY: the caller's contract; four plain loads, and one of a constant.

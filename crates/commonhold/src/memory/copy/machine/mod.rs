@@ -42,7 +42,7 @@ use x86_64 as processor;
 use processor::{
     copy_many, load1, load2, load4, load8, load16, store1, store2, store4, store8, store16,
 };
-pub(super) use processor::{prefetch, prefetch_to_write, upper_24_are};
+pub(super) use processor::{prefetch, prefetch_to_write, upper_24_are, words_are};
 
 const LONG: usize = 128;
 
@@ -50,19 +50,14 @@ const LONG: usize = 128;
 ///
 /// # Safety
 /// Both ranges are valid for `len` bytes and do not overlap.
-#[inline]
+#[inline(always)]
 unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     // SAFETY: the caller's contract; all offsets below stay within `len`.
     unsafe {
-        if len >= LONG {
-            copy_many(from, to, len);
+        if len == 4 {
+            store4(to, load4(from));
         } else if len >= 16 {
-            let mut at = 0;
-            while at + 16 < len {
-                store16(to.add(at), load16(from.add(at)));
-                at += 16;
-            }
-            store16(to.add(len - 16), load16(from.add(len - 16)));
+            copy_long(from, to, len);
         } else if len >= 8 {
             let (head, tail) = (load8(from), load8(from.add(len - 8)));
             store8(to, head);
@@ -78,6 +73,25 @@ unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
         } else if len == 1 {
             store1(to, load1(from));
         }
+    }
+}
+
+/// The same for at least 16 bytes.
+///
+/// # Safety
+/// As [`copy`].
+unsafe fn copy_long(from: *const u8, to: *mut u8, len: usize) {
+    // SAFETY: the caller's contract; all offsets below stay within `len`.
+    unsafe {
+        if len >= LONG {
+            return copy_many(from, to, len);
+        }
+        let mut at = 0;
+        while at + 16 < len {
+            store16(to.add(at), load16(from.add(at)));
+            at += 16;
+        }
+        store16(to.add(len - 16), load16(from.add(len - 16)));
     }
 }
 
@@ -100,21 +114,25 @@ pub(super) unsafe fn write(to: *mut u8, from: *const u8, len: usize) {
 pub(super) unsafe fn equal(from: *const u8, other: *const u8, len: usize) -> bool {
     // SAFETY: the caller's contract; all offsets below stay within `len`.
     unsafe {
-        if len >= 8 {
+        // The other side is private.
+        let word = |at: usize| other.add(at).cast::<u64>().read_unaligned();
+        let half = |at: usize| other.add(at).cast::<u32>().read_unaligned();
+        let pair = |at: usize| other.add(at).cast::<u16>().read_unaligned();
+        if len == 4 {
+            load4(from) == half(0)
+        } else if len >= 8 {
             let mut at = 0;
             while at + 8 < len {
-                if load8(from.add(at)) != load8(other.add(at)) {
+                if load8(from.add(at)) != word(at) {
                     return false;
                 }
                 at += 8;
             }
-            load8(from.add(len - 8)) == load8(other.add(len - 8))
+            load8(from.add(len - 8)) == word(len - 8)
         } else if len >= 4 {
-            let last = len - 4;
-            load4(from) == load4(other) && load4(from.add(last)) == load4(other.add(last))
+            load4(from) == half(0) && load4(from.add(len - 4)) == half(len - 4)
         } else if len >= 2 {
-            let last = len - 2;
-            load2(from) == load2(other) && load2(from.add(last)) == load2(other.add(last))
+            load2(from) == pair(0) && load2(from.add(len - 2)) == pair(len - 2)
         } else {
             len == 0 || load1(from) == *other
         }

@@ -14,20 +14,76 @@ access!(load4, store4, u32, "mov {0:e}, [{1}]", "mov [{0}], {1:e}", reg);
 access!(load2, store2, u16, "mov {0:x}, [{1}]", "mov [{0}], {1:x}", reg);
 access!(load1, store1, u8, "mov {0}, [{1}]", "mov [{0}], {1}", reg_byte);
 
-/// Bit `i` is set if the upper 24 bits of word `i` of 8 are `wanted`.
+/// Bit `i` is set if the upper 24 bits of word `i` of twice 8 are `wanted`.
 #[inline(always)]
-pub(in super::super) unsafe fn upper_24_are(from: *const u8, wanted: u32) -> u32 {
+pub(in super::super) unsafe fn upper_24_are(lines: [*const u8; 2], wanted: u32) -> u32 {
     use std::arch::x86_64::*;
-    // SAFETY: the caller's contract; four plain loads. Every x86-64 has the other instructions.
+    // SAFETY: the caller's contract. Every x86-64 has these instructions.
     unsafe {
-        let load = |at: usize| _mm_castsi128_ps(load16(from.add(at)));
-        // The upper halves of four words.
-        let upper = |at| _mm_shuffle_ps::<0b11_01_11_01>(load(at), load(at + 16));
         let wanted = _mm_set1_epi32(wanted as i32);
-        let are = |at| _mm_cmpeq_epi32(_mm_srli_epi32::<8>(_mm_castps_si128(upper(at))), wanted);
-        let all = _mm_packs_epi32(are(0), are(32));
-        _mm_movemask_epi8(_mm_packs_epi16(all, _mm_setzero_si128())) as u32
+        let are = |halves| _mm_cmpeq_epi32(_mm_srli_epi32::<8>(halves), wanted);
+        let in_line = |line| {
+            let (low, high) = upper_halves(line);
+            _mm_packs_epi32(are(low), are(high))
+        };
+        _mm_movemask_epi8(_mm_packs_epi16(in_line(lines[0]), in_line(lines[1]))) as u32
     }
+}
+
+/// Bit `i` is set if word `i` of twice 8 is that of its line in `wanted`, in the bits of `mask`.
+#[inline(always)]
+pub(in super::super) unsafe fn words_are(
+    lines: [*const u8; 2],
+    wanted: [u64; 2],
+    mask: u64,
+) -> u32 {
+    use std::arch::x86_64::*;
+    // SAFETY: the caller's contract. Every x86-64 has these instructions.
+    unsafe {
+        let (none, mask) = (_mm_setzero_si128(), _mm_set1_epi64x(mask as i64));
+        let in_line = |line, wanted: u64| {
+            let wanted = _mm_set1_epi64x(wanted as i64);
+            let different = words_of(line)
+                .map(|words| _mm_castsi128_ps(_mm_and_si128(_mm_xor_si128(words, wanted), mask)));
+            let are = |low, high| {
+                let lower = _mm_shuffle_ps::<0b10_00_10_00>(low, high);
+                let upper = _mm_shuffle_ps::<0b11_01_11_01>(low, high);
+                _mm_cmpeq_epi32(_mm_castps_si128(_mm_or_ps(lower, upper)), none)
+            };
+            let [a, b, c, d] = different;
+            _mm_packs_epi32(are(a, b), are(c, d))
+        };
+        let both = [in_line(lines[0], wanted[0]), in_line(lines[1], wanted[1])];
+        _mm_movemask_epi8(_mm_packs_epi16(both[0], both[1])) as u32
+    }
+}
+
+/// The eight words of a line.
+#[inline(always)]
+unsafe fn words_of(line: *const u8) -> [__m128i; 4] {
+    let (a, b, c, d);
+    // SAFETY: the caller's contract; four plain loads of aligned 16 bytes.
+    unsafe {
+        asm!("movdqa {a}, [{line}]", "movdqa {b}, [{line} + 16]",
+             "movdqa {c}, [{line} + 32]", "movdqa {d}, [{line} + 48]",
+             a = out(xmm_reg) a, b = out(xmm_reg) b, c = out(xmm_reg) c, d = out(xmm_reg) d,
+             line = in(reg) line, options(nostack, readonly, preserves_flags));
+    }
+    [a, b, c, d]
+}
+
+/// The upper halves of the first four and of the last four words of a line.
+#[inline(always)]
+unsafe fn upper_halves(line: *const u8) -> (__m128i, __m128i) {
+    let (low, high);
+    // SAFETY: the caller's contract; four plain loads of aligned 16 bytes.
+    unsafe {
+        asm!("movaps {low}, [{line}]", "shufps {low}, [{line} + 16], 0xdd",
+             "movaps {high}, [{line} + 32]", "shufps {high}, [{line} + 48], 0xdd",
+             low = out(xmm_reg) low, high = out(xmm_reg) high, line = in(reg) line,
+             options(nostack, readonly, preserves_flags));
+    }
+    (low, high)
 }
 
 #[inline(always)]

@@ -1,0 +1,224 @@
+//! Reading operations of a map by key: the short way first.
+
+use crate::error::Result;
+use crate::map::bound::Bound;
+use crate::map::handle::Map;
+use crate::map::hash::Hash;
+use crate::map::inline;
+use crate::map::many::{self, Values};
+use crate::map::options::Uid;
+use crate::map::read::{self, Place};
+use crate::map::segment::{BUCKETS, CACHE_BUCKETS};
+use crate::map::take::{AppendValue, Fresh, ReadUid, ReadValue, Take, ValueAndSequence};
+use crate::memory::copy;
+use crate::memory::fetch::LARGE;
+use std::mem::MaybeUninit;
+
+impl Map {
+    /// Returns a copy of the value of `key`, `None` if the key is absent.
+    ///
+    /// # Errors
+    /// `Closed`; `NotFound` if the map was dropped; `Damaged`; `Invalid` for a length that differs
+    /// from a fixed-length map's. All reading operations return these errors.
+    #[inline]
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        let mut value = Vec::new();
+        Ok(self.get_into(key, &mut value)?.then_some(value))
+    }
+
+    /// Copies the value of `key` into `out`, replacing its contents. If the key is absent, returns
+    /// false and leaves `out` empty. Does not allocate once `out` is large enough.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
+    #[inline]
+    pub fn get_into(&self, key: impl AsRef<[u8]>, out: &mut Vec<u8>) -> Result<bool> {
+        let key = key.as_ref();
+        out.clear();
+        match self.try_read(key, AppendValue { out, start: 0 }) {
+            Some(found) => Ok(found.is_some()),
+            None => self.get_into_patiently(key, out),
+        }
+    }
+
+    #[inline(never)]
+    fn get_into_patiently(&self, key: &[u8], out: &mut Vec<u8>) -> Result<bool> {
+        self.begin_read(key)?;
+        let present = self.bound.read(self.space(), |bound| {
+            out.clear();
+            self.append(bound, bound.hasher.hash(key), key, None, out)
+        })?;
+        if !present {
+            out.clear();
+        }
+        Ok(present)
+    }
+
+    /// Copies as much of the value of `key` as fits into `out`. Returns the full length of the
+    /// value, `None` if the key is absent. Afterwards that many bytes at the start of `out` are
+    /// initialized, or all of `out` if the value is longer.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
+    #[inline]
+    pub fn get_uninit(
+        &self,
+        key: impl AsRef<[u8]>,
+        out: &mut [MaybeUninit<u8>],
+    ) -> Result<Option<usize>> {
+        let key = key.as_ref();
+        match self.try_read(key, ReadValue(out)) {
+            Some(found) => Ok(found),
+            None => self.get_uninit_patiently(key, out),
+        }
+    }
+
+    #[inline(never)]
+    fn get_uninit_patiently(
+        &self,
+        key: &[u8],
+        out: &mut [MaybeUninit<u8>],
+    ) -> Result<Option<usize>> {
+        self.begin_read(key)?;
+        self.bound.read(self.space(), |bound| {
+            let hash = bound.hasher.hash(key);
+            let Some(packing) = &bound.inline else {
+                return self.lookup(bound, hash, key, None, ReadValue(out));
+            };
+            let take = |_, value: &[u8]| {
+                copy::fill(value, out);
+                value.len()
+            };
+            inline::find(self.space(), bound, packing, (hash, key), None, take)
+        })
+    }
+
+    /// Looks up many keys at once, several times faster than one by one. Replaces the contents of
+    /// `out` with the values, by index in the order of `keys`, and returns the number of keys
+    /// present. Each lookup is atomic; the batch as a whole is not.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
+    pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K], out: &mut Values) -> Result<usize> {
+        for key in keys {
+            self.bound.check_lengths(key.as_ref(), None)?;
+        }
+        self.arena.ensure_open()?;
+        self.bound.read(self.space(), |bound| {
+            many::get_many(self.space(), bound, keys, out, |hash, key, seen, out| {
+                self.append(bound, hash, key, seen, out.buffer())
+            })
+        })
+    }
+
+    /// The short way of a lookup: whether the key is present, and what was taken. `None` if it met
+    /// anything unusual; then the patient way looks again.
+    #[inline(always)]
+    fn try_read<T: Take>(&self, key: &[u8], mut taker: T) -> Option<Option<T::Taken>> {
+        let bound: &Bound = &self.bound;
+        if !bound.has_short_reads || key.len() >= LARGE || self.arena.is_closed() {
+            return None;
+        }
+        let key = (bound.hasher.hash(key), key);
+        read::try_find::<BUCKETS, T>(self.space(), bound, key, &mut taker)
+    }
+
+    #[inline]
+    fn begin_read(&self, key: &[u8]) -> Result<()> {
+        self.arena.ensure_open()?;
+        self.bound.check_lengths(key, None)
+    }
+
+    /// Appends the value of `key`. If the key is absent, `out` may have grown by garbage.
+    #[inline]
+    fn append(
+        &self,
+        bound: &Bound,
+        hash: Hash,
+        key: &[u8],
+        seen: Option<Place<'_>>,
+        out: &mut Vec<u8>,
+    ) -> Result<bool> {
+        if let Some(packing) = &bound.inline {
+            let take = |_, value: &[u8]| out.extend_from_slice(value);
+            let found = inline::find(self.space(), bound, packing, (hash, key), seen, take)?;
+            return Ok(found.is_some());
+        }
+        let start = out.len();
+        let found = self.lookup(bound, hash, key, seen, AppendValue { out, start })?;
+        Ok(found.is_some())
+    }
+
+    /// Looks a key up in a map of records. An expired pair counts as absent. Counts hits and
+    /// misses.
+    #[inline(always)]
+    fn lookup<T: Take>(
+        &self,
+        bound: &Bound,
+        hash: Hash,
+        key: &[u8],
+        seen: Option<Place<'_>>,
+        of: T,
+    ) -> Result<Option<T::Taken>> {
+        if bound.is_cache() {
+            return self.lookup_in_cache(bound, (hash, key), seen, of);
+        }
+        read::find::<BUCKETS, T>(self.space(), bound, (hash, key), seen, of)
+    }
+
+    #[inline(never)]
+    fn lookup_in_cache<T: Take>(
+        &self,
+        bound: &Bound,
+        key: (Hash, &[u8]),
+        seen: Option<Place<'_>>,
+        of: T,
+    ) -> Result<Option<T::Taken>> {
+        let fresh = Fresh { of, marks: self.arena.participant().is_some() };
+        let found = read::find::<CACHE_BUCKETS, _>(self.space(), bound, key, seen, fresh)?;
+        let found = found.flatten();
+        bound.lookups.count(found.is_some());
+        Ok(found)
+    }
+
+    /// True if the key is present.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        Ok(self.uid(key)?.is_some())
+    }
+
+    /// The uid of a key, `None` if the key is absent.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
+    pub fn uid(&self, key: impl AsRef<[u8]>) -> Result<Option<Uid>> {
+        let key = key.as_ref();
+        if let Some(found) = self.try_read(key, ReadUid) {
+            return Ok(found);
+        }
+        self.begin_read(key)?;
+        self.bound.read(self.space(), |bound| {
+            let hash = bound.hasher.hash(key);
+            let Some(packing) = &bound.inline else {
+                return self.lookup(bound, hash, key, None, ReadUid);
+            };
+            let take = |position, _: &[u8]| Uid(hash.directory() << 8 | position);
+            inline::find(self.space(), bound, packing, (hash, key), None, take)
+        })
+    }
+
+    /// A value and the sequence of its record, 0 if the value is not in a record.
+    pub(crate) fn get_with_sequence(&self, key: &[u8]) -> Result<Option<(Vec<u8>, u64)>> {
+        if self.bound.inline.is_some() {
+            return Ok(self.get(key)?.map(|value| (value, 0)));
+        }
+        self.begin_read(key)?;
+        self.bound.read(self.space(), |bound| {
+            let (mut value, hash) = (Vec::new(), bound.hasher.hash(key));
+            let sequence = self.lookup(bound, hash, key, None, ValueAndSequence(&mut value))?;
+            Ok(sequence.map(|sequence| (value, sequence)))
+        })
+    }
+}
