@@ -141,7 +141,7 @@
 //! ```
 //!
 //! **Pass work to another process.** If that process dies with the element in flight, the element
-//! moves to the queue for orphans.
+//! moves to the orphan queue.
 //!
 //! ```
 //! # let dir = std::env::temp_dir().join(format!("commonhold-work-{}", std::process::id()));

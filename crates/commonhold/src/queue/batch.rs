@@ -10,7 +10,7 @@ use std::fmt;
 /// single element ([`NamedQueue::push_many`](crate::queue::NamedQueue::push_many),
 /// [`pull_into`](crate::queue::NamedQueue::pull_into)). It keeps its private memory, so reuse it.
 ///
-/// When a batch is dropped, its elements go to the queue for orphans, like a dropped [`Element`]. A
+/// When a batch is dropped, its elements go to the orphan queue, like a dropped [`Element`]. A
 /// batch cannot contain an element twice, because each element in flight has only one value.
 pub struct Batch<'q> {
     queue: &'q Queue,

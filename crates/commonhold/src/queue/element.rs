@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// element.
 ///
 /// Pushing consumes the element. **An element that is dropped without being pushed goes to the
-/// queue for orphans**, like the elements of a process that died. It usually goes at once. If a
+/// orphan queue**, like the elements of a process that died. It usually goes at once. If a
 /// stopped process keeps that queue locked, it goes when this process next waits for elements or
 /// drops some, and at the latest when this process closes the hold. In a forked child, the element
 /// still belongs to the parent: dropping it there has no effect, and every operation on it fails.

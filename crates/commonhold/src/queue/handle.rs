@@ -35,7 +35,7 @@ use std::time::Instant;
 /// never fails because a queue is full.
 ///
 /// If a process dies, for whatever reason, its move in progress has either happened or not, and its
-/// elements in flight go to the queue for orphans ([`QueueOptions::orphans`]). They go there as
+/// elements in flight go to the orphan queue ([`QueueOptions::orphans`]). They go there as
 /// soon as another process waits for elements, waits for a lock of the dead process, opens the hold
 /// or calls [`Hold::sweep`](crate::Hold::sweep). Moves at the same end of a named queue wait for
 /// one another, even for a process that is stopped during its move, for
@@ -233,7 +233,7 @@ impl Queue {
         (0..self.tie.layout.queues).map(|number| NamedQueue::new(self, number))
     }
 
-    /// The named queue for orphans.
+    /// The named orphan queue.
     pub fn orphans(&self) -> NamedQueue<'_> {
         NamedQueue::new(self, self.layout().orphans)
     }

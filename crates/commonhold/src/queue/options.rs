@@ -42,7 +42,7 @@ impl QueueOptions {
         self
     }
 
-    /// Sets the named queue for orphans. It receives the elements that a process had in flight when
+    /// Sets the named orphan queue. It receives the elements that a process had in flight when
     /// it died, or dropped without pushing them. Call this after [`queues`](Self::queues).
     pub fn orphans(mut self, name: impl Into<String>) -> QueueOptions {
         self.orphans = name.into();

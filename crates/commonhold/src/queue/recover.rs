@@ -67,7 +67,7 @@ pub(crate) fn roll_back(
     end.intent.store(index, Ordering::Release);
 }
 
-/// Pushes the elements that the dead one had in flight to the queue for orphans. It holds no lock
+/// Pushes the elements that the dead one had in flight to the orphan queue. It holds no lock
 /// any more.
 ///
 /// # Errors

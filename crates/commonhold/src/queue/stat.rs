@@ -54,7 +54,7 @@ pub struct QueueStat {
     pub elements: u32,
     /// The length of each element in bytes.
     pub element_bytes: u32,
-    /// The name of the queue for orphans.
+    /// The name of the orphan queue.
     pub orphans: String,
     /// The named queues.
     pub queues: Vec<NamedQueueStat>,
