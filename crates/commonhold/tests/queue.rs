@@ -173,7 +173,7 @@ fn what_cannot_be_is_refused() {
     no(QueueOptions::new(8, 8).queues(["a", "b", "a"]), "same name");
     no(QueueOptions::new(8, 8).queues([""; 0]), "1 to 64");
     no(QueueOptions::new(8, 8).queues((0..65).map(|n| n.to_string())), "1 to 64");
-    no(QueueOptions::new(8, 8).orphans("elsewhere"), "orphans");
+    no(QueueOptions::new(8, 8).orphans("elsewhere"), "orphan queue");
     let most = QueueOptions::new(8, 8).queues((0..64).map(|n| format!("{n:063}")));
     drop(hold.queues().open_or_create("most", most.clone()).unwrap());
     assert_eq!(hold.queues().open("most").unwrap().options(), most);
