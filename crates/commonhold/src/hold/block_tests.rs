@@ -120,7 +120,7 @@ fn a_dropper_waits_for_the_operations_of_its_own_process() {
         scope.spawn(|| {
             let lane = log.enter().unwrap();
             entered.store(true, Ordering::Release);
-            // The name is away for a moment each time that the dropper looks whether it may go on. A
+            // The name is away for a moment each time that the dropper looks for other threads. A
             // thread that does not run in that moment would miss it, and both would wait.
             let begun = Instant::now();
             while roots::find(hold.space(), "it").is_some() && begun.elapsed() < BRIEFLY {

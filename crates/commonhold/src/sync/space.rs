@@ -38,8 +38,8 @@ pub(crate) const LEAST: u64 = 2 * EXTENT;
 pub(crate) unsafe trait Shared: Sized {}
 
 /// The place of a struct whose bytes were seen to exist in a space. The file never becomes shorter,
-/// so the struct is accessed without a check. A value of this type is only used with the space that it was
-/// made for.
+/// so the struct is accessed without a check. A value of this type is only used with the space that
+/// it was made for.
 #[derive(Clone, Copy)]
 pub(crate) struct Checked<T> {
     offset: u64,
