@@ -42,7 +42,8 @@ impl Told {
 }
 
 /// Steps of beginning a stream.
-const BEGINNING: [&str; 3] = ["stream.claimed-memory", "stream.linked", "stream.begun"];
+const BEGINNING: [&str; 4] =
+    ["stream.claimed-memory", "stream.frozen", "stream.linked", "stream.begun"];
 
 /// Kills writers at every step of a change; returns the steps at which one was.
 fn kill_writers(options: MapOptions) -> BTreeSet<&'static str> {

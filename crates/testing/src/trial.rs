@@ -90,6 +90,11 @@ impl Trial {
         assert!(is_short || met < SPINS, "it has met the fault {met} times");
     }
 
+    /// Whether the fault of this name occurs.
+    pub fn has(&self, name: &str) -> bool {
+        self.fault.as_deref().is_some_and(|fault| fault.split(':').next() == Some(name))
+    }
+
     /// Whether any fault may occur.
     pub fn is_rehearsal(&self) -> bool {
         self.fault.is_none()

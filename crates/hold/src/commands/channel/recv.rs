@@ -18,12 +18,12 @@ use std::time::Duration;
 /// Examples of `hold channel recv`.
 pub const EXAMPLES: &str = "\
 Examples:
-  hold channel recv shop ticks                       # from now on, until Ctrl-C
+  hold channel recv shop ticks                      # from now on, until Ctrl-C
   hold channel recv shop ticks --oldest --timeout 0  # only the messages in the ring
   hold channel recv shop ticks --count 1 --timeout 10s || echo 'nothing came'
-  hold channel recv shop ticks --policy lossy        # the producer does not wait for this consumer
-  hold channel recv shop frames --frames | decoder   # any bytes
-  hold channel recv shop ticks --format json         # {\"message\":...,\"missed\":0,\"sequence\":17}
+  hold channel recv shop ticks --policy lossy       # the producer does not wait for this consumer
+  hold channel recv shop frames --frames | decoder  # any bytes
+  hold channel recv shop ticks --format json        # {\"message\":...,\"missed\":0,\"sequence\":17}
 
 A message with line feeds takes several lines; --frames and --format json separate messages exactly.
 A lossy consumer reports missed messages with the next one, on standard error and in JSON. A

@@ -20,11 +20,11 @@ use std::process::ExitCode;
 /// Examples of `hold queue`.
 pub const EXAMPLES: &str = "\
 Examples:
-  hold queue create shop jobs                     # 1024 elements of 1 KiB; queues 'free' and 'full'
+  hold queue create shop jobs                   # 1024 elements of 1 KiB; queues 'free' and 'full'
   hold queue push shop jobs full 'first job'
-  hold queue pull shop jobs full                  # exit code 1 if the queue is empty
+  hold queue pull shop jobs full                # exit code 1 if the queue is empty
   hold queue pull shop jobs full --follow | while read -r job; do echo \"$job\"; done
-  hold queue stat shop jobs                       # statistics, and elements in flight
+  hold queue stat shop jobs                     # statistics, and elements in flight
 
 A queue has elements of one size, which wait in named queues. A push takes a free element, fills
 it and puts it into another queue; a pull takes it from there and returns it to the first.";
