@@ -19,7 +19,7 @@ use std::time::Duration;
 pub const EXAMPLES: &str = "\
 Examples:
   hold channel recv shop ticks                      # from now on, until Ctrl-C
-  hold channel recv shop ticks --oldest --timeout 0  # only the messages in the ring
+  hold channel recv shop ticks --oldest --timeout 0 # only the messages in the ring
   hold channel recv shop ticks --count 1 --timeout 10s || echo 'nothing came'
   hold channel recv shop ticks --policy lossy       # the producer does not wait for this consumer
   hold channel recv shop frames --frames | decoder  # any bytes
