@@ -113,12 +113,13 @@ fn is_of_recovery(step: &str) -> bool {
 
 /// Steps at which one may have what belongs to the hold as a whole, or be settling one who had.
 fn may_have_all(step: &str) -> bool {
-    const AREAS: [&str; 10] = [
+    const AREAS: [&str; 11] = [
         "create.",
         "drop.",
         "block.",
         "free.",
         "shadow.",
+        "stream.frozen",
         "stream.linked",
         "stream.begun",
         "freeze.",
