@@ -6,8 +6,8 @@ Gem::Specification.new do |spec|
   spec.name = "commonhold"
   spec.version = Commonhold::VERSION
   spec.summary = "Maps, queues, channels and logs in memory that processes share"
-  spec.description = "One file of memory, a hold, that many processes share, in any language and without a server. " \
-                     "With a store for ActiveSupport's cache, and a LocalMemCache for those who used Localmemcache."
+  spec.description = "A hold is a memory-mapped file that many processes share, without a server. " \
+                     "The gem includes a cache store for Rails, and a LocalMemCache for users of Localmemcache."
   spec.authors = ["The Commonhold developers"]
   spec.licenses = %w[MIT Apache-2.0]
   spec.required_ruby_version = ">= 3.0"

@@ -1,6 +1,6 @@
-// Commonhold for C++20: one file of memory, a hold, that many processes share. Header-only, over
-// commonhold.h, whose conventions (threads, fork, the death of a process) and error lists apply
-// here, too.
+// Commonhold for C++20. A hold is a memory-mapped file that many processes share. This header-only
+// layer uses commonhold.h, whose conventions (threads, fork, the death of a process) and error
+// lists apply here, too.
 //
 //     #include <commonhold.hpp>
 //

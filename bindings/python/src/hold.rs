@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// One file of memory that many processes share.
+/// A memory-mapped file that many processes share.
 #[pyclass(subclass, frozen, module = "commonhold._native")]
 pub struct Hold {
     pub tie: Arc<Tie>,

@@ -4,7 +4,8 @@ require "json"
 require_relative "commonhold/version"
 require_relative "commonhold/commonhold_ext"
 
-# One file of memory, a hold, that many processes share, in any language and without a server.
+# A hold is a memory-mapped file that many processes share, in any supported language and without a
+# server.
 #
 #   shop = Commonhold.open("shop")
 #   stock = shop.map("stock")

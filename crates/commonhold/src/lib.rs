@@ -1,6 +1,6 @@
-//! **Commonhold**: one file of memory, a *hold*, that many processes share. Maps, queues, channels
-//! and logs inside it work at memory speed, in any process and in any language, without a server.
-//! Killing a process at any moment breaks nothing and loses nothing that was acknowledged.
+//! A *hold* is a memory-mapped file that many processes share. The maps, queues, channels and logs
+//! in a hold work at memory speed, in any process and in any supported language, without a server.
+//! Killing a process at any moment breaks nothing and loses no committed change.
 //!
 //! ```
 //! # let dir = std::env::temp_dir().join(format!("commonhold-front-{}", std::process::id()));

@@ -17,7 +17,7 @@ use commonhold_terminal::output::{Format, Output};
 use std::process::ExitCode;
 
 const LONG_ABOUT: &str = "\
-A hold is one file of memory that many processes share. It has maps (bytes to bytes), queues,
+A hold is a memory-mapped file that many processes share. It has maps (bytes to bytes), queues,
 channels and logs. All processes read and change them at memory speed, without a server. A killed
 process loses only the operation that it had not finished.
 

@@ -26,7 +26,7 @@ struct check_report {
     std::string problems; // one line per problem
 };
 
-// One file of memory that many processes share. See ch_hold_open() and what follows it.
+// A memory-mapped file that many processes share. See ch_hold_open() and what follows it.
 class hold {
 public:
     static hold open(std::string_view name, const hold_options &options = {}) {

@@ -1,7 +1,7 @@
-"""One file of memory, a *hold*, that many processes share.
+"""A *hold* is a memory-mapped file that many processes share.
 
-Maps, queues, channels and logs inside it are read and written at memory speed by any process, in
-any language, without a server, and a killed process cannot corrupt them.
+Processes in any supported language read and write its maps, queues, channels and logs at memory
+speed, without a server. A killed process cannot corrupt them.
 
 >>> import commonhold
 >>> with commonhold.open("shop", directory=tmp) as hold:

@@ -18,7 +18,7 @@ Path = Union[str, "os.PathLike[str]"]
 
 
 class Hold(_native.Hold, Closing):
-    """One file of memory that many processes share; see :func:`open`.
+    """A memory-mapped file that many processes share; see :func:`open`.
 
     A context manager, which closes it. Usable from any thread, and by a forked child, which becomes
     a participant of its own with its first operation. Pickled, it is opened again in the receiving

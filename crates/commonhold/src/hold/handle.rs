@@ -22,7 +22,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// One file of memory that many processes share, and the handle on it.
+/// A handle on a hold: a memory-mapped file that many processes share.
 ///
 /// A handle is cheap to clone and usable from any thread. A forked child may keep using it, even
 /// after the child drops the rights with which the file was opened
