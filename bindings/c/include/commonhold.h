@@ -1076,7 +1076,8 @@ int ch_log_dump(const ch_log *log, ch_line_fn call, void *user, size_t *count, c
 
 /* Reads the log as it grows, independently of its collector, without leaving a trace. Polling
  * returns the lines that have come since and are older than 5 ms, so that older lines of other
- * threads can still precede them; finishing returns all. CH_NONE: none. */
+ * threads can still precede them; finishing returns all. If the callback ends a call, the next call
+ * begins with the line that follows. CH_NONE: none. */
 int ch_log_reader(const ch_log *log, ch_reader **reader, ch_error *error);
 void ch_reader_free(ch_reader *reader);
 int ch_reader_poll(ch_reader *reader, ch_line_fn call, void *user, size_t *count, ch_error *error);

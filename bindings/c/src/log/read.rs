@@ -2,8 +2,9 @@
 
 use crate::ffi::call::export;
 use crate::ffi::{Alone, Answer, Give, NewHandle, Owned, Ref, User, View, invalid, yes};
-use commonhold::Result;
 use commonhold::log::{Log, LogLine, LogReader};
+use commonhold::{Error, Result};
+use std::collections::VecDeque;
 use std::ffi::c_int;
 
 /// `ch_log_line`.
@@ -48,27 +49,50 @@ impl Line {
 /// `ch_line_fn`.
 pub type EachLine = Option<extern "C" fn(User, *const Line) -> c_int>;
 
-crate::ffi::handle::kinds! {
-    Alone<LogReader> = b"ch-reade", "reader";
+/// `ch_reader`.
+pub(crate) struct Reader {
+    reader: LogReader,
+    /// Lines that were read and not given, because the callback ended a call.
+    pending: VecDeque<LogLine>,
 }
 
-/// Gives lines to the callback until it has enough.
+impl Reader {
+    fn read(
+        &mut self,
+        call: EachLine,
+        user: User,
+        lines: impl FnOnce(&mut LogReader) -> Result<Vec<LogLine>>,
+        count: &Give<usize>,
+    ) -> Answer {
+        // Before anything is read: the log's reader returns a line once.
+        let call = call.ok_or_else(no_callback)?;
+        self.pending.extend(lines(&mut self.reader)?);
+        give(call, user, std::iter::from_fn(|| self.pending.pop_front()), count)
+    }
+}
+
+crate::ffi::handle::kinds! {
+    Alone<Reader> = b"ch-reade", "reader";
+}
+
+fn no_callback() -> Error {
+    invalid("the callback is NULL")
+}
+
+/// Gives lines to the callback until it ends the call.
 fn give(
-    call: EachLine,
+    call: extern "C" fn(User, *const Line) -> c_int,
     user: User,
-    lines: impl FnOnce() -> Result<Vec<LogLine>>,
+    lines: impl Iterator<Item = LogLine>,
     count: &Give<usize>,
 ) -> Answer {
-    // Before anything is read: a reader gives a line once.
-    let call = call.ok_or_else(|| invalid("the callback is NULL"))?;
-    let lines = lines()?;
     let mut shown = Vec::new();
     let mut given = 0;
-    for line in &lines {
+    for line in lines {
         shown.clear();
         line.append_to(&mut shown);
         given += 1;
-        if call(user, &Line::of(line, &shown)) != 0 {
+        if call(user, &Line::of(&line, &shown)) != 0 {
             break;
         }
     }
@@ -78,27 +102,26 @@ fn give(
 
 export! {
     fn ch_log_dump(log: Ref<Log>, call: EachLine, user: User, count: Give<usize>) {
-        let log = log.get()?;
-        give(call, user, || log.dump(), &count)
+        let call = call.ok_or_else(no_callback)?;
+        give(call, user, log.get()?.dump()?.into_iter(), &count)
     }
 
-    fn ch_log_reader(log: Ref<Log>, reader: NewHandle<Alone<LogReader>>) {
+    fn ch_log_reader(log: Ref<Log>, reader: NewHandle<Alone<Reader>>) {
         let place = reader.ready()?;
-        place.put(Alone::new(log.get()?.reader()?));
+        let reader = log.get()?.reader()?;
+        place.put(Alone::new(Reader { reader, pending: VecDeque::new() }));
         Ok(yes(true))
     }
 
-    fn ch_reader_free(reader: Owned<Alone<LogReader>>) -> (), or (), {
+    fn ch_reader_free(reader: Owned<Alone<Reader>>) -> (), or (), {
         drop(reader.take())
     }
 
-    fn ch_reader_poll(reader: Ref<Alone<LogReader>>, call: EachLine, user: User, count: Give<usize>) {
-        let mut reader = reader.get()?.lock()?;
-        give(call, user, || reader.poll(), &count)
+    fn ch_reader_poll(reader: Ref<Alone<Reader>>, call: EachLine, user: User, count: Give<usize>) {
+        reader.get()?.lock()?.read(call, user, LogReader::poll, &count)
     }
 
-    fn ch_reader_finish(reader: Ref<Alone<LogReader>>, call: EachLine, user: User, count: Give<usize>) {
-        let mut reader = reader.get()?.lock()?;
-        give(call, user, || reader.finish(), &count)
+    fn ch_reader_finish(reader: Ref<Alone<Reader>>, call: EachLine, user: User, count: Give<usize>) {
+        reader.get()?.lock()?.read(call, user, LogReader::finish, &count)
     }
 }

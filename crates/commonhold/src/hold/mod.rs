@@ -30,6 +30,8 @@ pub(crate) mod channels;
 pub(crate) mod check;
 mod clean;
 mod draft_hold;
+#[cfg(test)]
+mod dropping_tests;
 pub(crate) mod files;
 pub(crate) mod frames;
 pub(crate) mod freeze;

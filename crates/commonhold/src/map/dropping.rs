@@ -30,7 +30,7 @@ use std::sync::atomic::Ordering;
 pub(crate) fn drop_map(arena: &Arena, name: &str) -> Result<bool> {
     check_name(name)?;
     let Some(id) = arena.operate(|lane| take_name(lane, name))? else { return Ok(false) };
-    finish_own(arena, id)?;
+    finish_own(arena, id);
     Ok(true)
 }
 
@@ -59,18 +59,13 @@ pub(crate) fn end(space: &Space, root: &Root) {
 /// Frees the memory of a map that this participant has just ended. Waits a moment at most for
 /// living participants: the next one will try, too.
 ///
-/// # Errors
-/// As [`finish`].
-pub(crate) fn finish_own(arena: &Arena, id: u32) -> Result<()> {
-    match (arena.enter(), root::root(&arena.space, id)) {
-        (Ok(lane), Some(root)) => {
-            let lane = lane.tidying();
-            let result = finish(&lane, id, root);
-            lane.tidy();
-            result
-        }
-        _ => Ok(()),
-    }
+/// Returns no error: the map has ended. Memory that cannot be freed because it is damaged stays
+/// allocated until the damage is repaired and a sweep tries again.
+pub(crate) fn finish_own(arena: &Arena, id: u32) {
+    let (Ok(lane), Some(root)) = (arena.enter(), root::root(&arena.space, id)) else { return };
+    let lane = lane.tidying();
+    let _ = finish(&lane, id, root);
+    lane.tidy();
 }
 
 /// Empties and frees a map that has ended, if the patience of the lane suffices; the lane holds

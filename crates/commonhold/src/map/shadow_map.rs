@@ -23,10 +23,11 @@ use std::sync::atomic::Ordering;
 ///
 /// # Errors
 /// `NotFound` if one of them is missing; `Mismatch` if one is not a replica's or their modes
-/// differ; those of dropping a map. After an error of dropping, `next` has the name.
+/// differ; those of the names lock.
 pub(crate) fn swap_in(arena: &Arena, next: &str, name: &str) -> Result<()> {
     let old = arena.operate(|lane| replace(lane, next, name))?;
-    dropping::finish_own(arena, old)
+    dropping::finish_own(arena, old);
+    Ok(())
 }
 
 /// Returns the number of the old map, which has ended.
