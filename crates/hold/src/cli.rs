@@ -17,12 +17,12 @@ use commonhold_terminal::output::{Format, Output};
 use std::process::ExitCode;
 
 const LONG_ABOUT: &str = "\
-A hold is a memory-mapped file that many processes share. It has maps (bytes to bytes), queues,
-channels and logs. All processes read and change them at memory speed, without a server. A killed
-process loses only the operation that it had not finished.
+A hold is a memory-mapped file that many processes share. It contains maps, queues, channels and
+logs. All processes read and change them at memory speed, without a server. A process that is
+killed loses only its unfinished operation.
 
-A bare name such as 'shop' is a hold in memory (in /dev/shm); anything with a slash, or ending in \
-.hold, is the path of a file.";
+A bare name such as 'shop' stands for a hold in memory (in /dev/shm). A name that contains a slash
+or ends in .hold is the path of a file.";
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -43,16 +43,16 @@ Examples:
   hold demo
 
 Exit codes:
-  0  done; the answer is yes
-  1  the answer is no: key absent, condition false, queue empty, timed out, records or lines left
-     out, problems found
-  2  the command line is wrong
-  3  the command failed; a message on standard error names the reason
+    0    success; the answer is yes
+  1    the answer is no: for example, a key is absent, a condition is false, a queue is empty, a
+       wait timed out, records were skipped, or a check found problems
+  2    the command line is invalid
+  3    the command failed; a message on standard error gives the reason
   130  stopped by Ctrl-C (demo, bench, crashtest), or by a signal before all requested messages
-     arrived
+       arrived
 
 Environment:
-  COMMONHOLD_DIR  the directory for holds with bare names, instead of /dev/shm";
+  COMMONHOLD_DIR  directory for holds with bare names, instead of /dev/shm";
 
 /// The text after the help. A build without the feature `lab` names no subcommand that it lacks.
 fn after_help() -> String {
@@ -74,12 +74,12 @@ pub struct Cli {
     #[command(flatten)]
     pub directory: Directory,
 
-    /// Output format; also the format of files without a known extension
+    /// Output format, and the format of files whose names have no known extension
     #[arg(long, global = true, value_enum, value_name = "FORMAT")]
     #[arg(help_heading = "Global options")]
     pub format: Option<Format>,
 
-    /// Print only answers and errors; omit reports and progress
+    /// Print only results and errors, without reports and progress
     #[arg(long, short, global = true, help_heading = "Global options")]
     pub quiet: bool,
 }
@@ -152,7 +152,7 @@ pub enum Subcommand {
     /// Store a value under a key
     #[command(after_help = flowing(set::EXAMPLES))]
     Set(set::Args),
-    /// Print the value of a key, or of several
+    /// Print the values of one or more keys
     #[command(after_help = flowing(get::EXAMPLES))]
     Get(get::Args),
     /// Delete keys
@@ -161,16 +161,16 @@ pub enum Subcommand {
     /// Add to a counter and print the result
     #[command(after_help = flowing(incr::EXAMPLES))]
     Incr(incr::Args),
-    /// Append values to a list, which is the value of a key
+    /// Append values to the list under a key
     #[command(after_help = flowing(list_values::PUSH_EXAMPLES))]
     Push(list_values::Adding),
-    /// Remove the last value from a list and print it
+    /// Remove the last value from the list under a key, and print it
     #[command(after_help = flowing(list_values::POP_EXAMPLES))]
     Pop(list_values::Taking),
-    /// Remove the first value from a list and print it
+    /// Remove the first value from the list under a key, and print it
     #[command(after_help = flowing(list_values::SHIFT_EXAMPLES))]
     Shift(list_values::Taking),
-    /// Prepend values to a list, which is the value of a key
+    /// Prepend values to the list under a key
     #[command(after_help = flowing(list_values::UNSHIFT_EXAMPLES))]
     Unshift(list_values::Adding),
     /// Print the keys of a map
@@ -179,10 +179,10 @@ pub enum Subcommand {
     /// Print the keys and values of a map
     #[command(after_help = flowing(scan::EXAMPLES))]
     Scan(scan::Args),
-    /// Store pairs from a file: CSV, TSV, JSON Lines or NUL-separated
+    /// Store the pairs in a CSV, TSV, JSON Lines or NUL-separated file
     #[command(after_help = flowing(load::EXAMPLES))]
     Load(load::Args),
-    /// Write all pairs in a map to a file: CSV, TSV, JSON Lines or NUL-separated
+    /// Write all pairs in a map as CSV, TSV, JSON Lines or NUL-separated text
     #[command(after_help = flowing(dump::EXAMPLES))]
     Dump(dump::Args),
     /// Move messages between processes; each message goes to one process
@@ -191,7 +191,7 @@ pub enum Subcommand {
     /// Send messages from one process to all consumers
     #[command(after_help = flowing(channel::EXAMPLES))]
     Channel(channel::Args),
-    /// Write lines from many processes, and collect them merged by time
+    /// Write log lines from many processes, and collect them in order of time
     #[command(after_help = flowing(log::EXAMPLES))]
     Log(log::Args),
     /// Print the changes to a map as they happen
@@ -209,7 +209,7 @@ pub enum Subcommand {
     /// Compare a replica with its origin, pair by pair, while both continue
     #[command(after_help = flowing(verify::EXAMPLES))]
     Verify(verify::Args),
-    /// Record a map in a file, and rebuild it after a system crash
+    /// Record a map's changes in a file, and rebuild the map after a system crash
     #[command(after_help = flowing(journal::EXAMPLES))]
     Journal(journal::Args),
     /// Wait until a map's journal has made all changes durable
@@ -224,7 +224,7 @@ pub enum Subcommand {
     /// Show a live view of a hold in the browser, and export metrics to Prometheus
     #[command(after_help = flowing(monitor::EXAMPLES))]
     Monitor(monitor::Args),
-    /// Copy all maps in a hold to a file, as they are at one instant, while other processes write
+    /// Write a consistent copy of all maps in a hold to a file, while other processes write to them
     #[command(after_help = flowing(backup::EXAMPLES))]
     Backup(backup::Args),
     /// Create a hold from a backup
@@ -245,16 +245,16 @@ pub enum Subcommand {
     /// List all holds, or the contents of one
     #[command(after_help = flowing(list::EXAMPLES), visible_alias = "ls")]
     List(list::Args),
-    /// Check this machine, and print what to change
+    /// Check this machine and recommend changes
     #[command(after_help = flowing(doctor::EXAMPLES))]
     Doctor(doctor::Args),
-    /// Watch many processes share a hold while one is stopped and another is killed
+    /// Show processes that share a hold while one is stopped and another is killed
     #[cfg(feature = "lab")]
     Demo(demo::Args),
     /// Measure the speed of maps, channels, queues and logs on this machine
     #[cfg(feature = "lab")]
     Bench(bench::Args),
-    /// Kill and stop processes that work on a hold, and check that nothing is lost
+    /// Kill and stop processes that use a hold, and check that nothing is lost
     #[cfg(feature = "lab")]
     Crashtest(crashtest::Args),
     /// Print completions for a shell

@@ -83,7 +83,7 @@ impl NewHold {
 #[derive(clap::Args, Debug, Clone, Default)]
 #[command(next_help_heading = "If the hold or the map does not exist yet")]
 pub struct Making {
-    /// Do not create the hold or the map: fail instead
+    /// Fail instead of creating the hold or the map
     #[arg(long)]
     no_create: bool,
 
@@ -91,7 +91,7 @@ pub struct Making {
     #[arg(long, value_name = "K,V", value_parser = fixed, conflicts_with = "cache")]
     fixed: Option<(u32, u32)>,
 
-    /// Create a cache: a map that evicts expired pairs and pairs that have not been used recently
+    /// Create a cache: its pairs can expire, and are evicted when the cache is full
     #[arg(long)]
     cache: bool,
 

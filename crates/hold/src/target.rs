@@ -21,7 +21,7 @@ use std::time::Duration;
 /// The hold of a subcommand.
 #[derive(clap::Args, Debug, Clone)]
 pub struct HoldName {
-    /// The hold: a bare name (in memory), or a path if it has a slash or ends in .hold
+    /// The hold: a bare name (a hold in memory), or a path that contains a slash or ends in .hold
     #[arg(value_name = "HOLD")]
     pub hold: PathBuf,
 }
@@ -29,7 +29,7 @@ pub struct HoldName {
 /// The map of a subcommand.
 #[derive(clap::Args, Debug, Clone)]
 pub struct MapName {
-    /// The hold: a bare name (in memory), or a path if it has a slash or ends in .hold
+    /// The hold: a bare name (a hold in memory), or a path that contains a slash or ends in .hold
     #[arg(value_name = "HOLD")]
     pub hold: PathBuf,
 
@@ -53,7 +53,7 @@ pub fn is_own(name: &str) -> bool {
 /// The queue, channel or log of a subcommand.
 #[derive(clap::Args, Debug, Clone)]
 pub struct StructureName {
-    /// The hold: a bare name (in memory), or a path if it has a slash or ends in .hold
+    /// The hold: a bare name (a hold in memory), or a path that contains a slash or ends in .hold
     #[arg(value_name = "HOLD")]
     pub hold: PathBuf,
 

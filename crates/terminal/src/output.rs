@@ -13,9 +13,9 @@ use std::io::{IsTerminal, Write};
 /// The format of answers and pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// Text for people
+    /// Human-readable text
     Text,
-    /// JSON; pairs and keys as JSON Lines, one object per line
+    /// JSON; for pairs and keys, JSON Lines (one object per line)
     Json,
     /// Comma-separated values (pairs only)
     Csv,
@@ -80,7 +80,7 @@ impl Output {
         writeln!(out, "{value}").map_err(|e| failed("standard output", &e))
     }
 
-    /// Text for people, followed by a newline.
+    /// Human-readable text, followed by a newline.
     pub fn text(&self, text: &str) -> Result<()> {
         let mut out = std::io::stdout().lock();
         writeln!(out, "{text}").map_err(|e| failed("standard output", &e))

@@ -15,7 +15,8 @@ Examples:
   hold backup ./shop.hold /mnt/safe/shop-monday.backup
   hold restore shop.backup shop2
 
-Never copy the file of an open hold with 'cp': the copy may be torn. A backup never is.";
+Do not copy the file of an open hold with 'cp': the copy may be inconsistent. A backup is always
+consistent.";
 
 /// Options of `hold backup`.
 #[derive(clap::Args, Debug)]

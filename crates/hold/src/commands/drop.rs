@@ -25,7 +25,7 @@ Exit codes: 0 deleted; 1 there was nothing to delete, or the answer was no; 2, 3
 /// Options of `hold drop`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The hold: a bare name (in memory), or a path if it has a slash or ends in .hold
+    /// The hold: a bare name (a hold in memory), or a path that contains a slash or ends in .hold
     #[arg(value_name = "HOLD")]
     hold: PathBuf,
 

@@ -28,16 +28,17 @@ Examples:
   hold dump shop prices --format nul | xargs -0 -n 2 printf '%s costs %s\\n'
   hold dump shop prices --frozen -o prices.jsonl # the state at one instant; writers wait
 
-Formats: chosen by the name of the output file (.csv .tsv .tab .json .jsonl .ndjson .nul), else by
---format, else tsv. With -o, --format json also selects JSON for the report.
-  csv   RFC 4180; bytes that are not UTF-8 are an error without --raw
-  tsv   key, tab, value; with backslash escapes \\t \\n \\r \\0 \\\\ \\xHH; any bytes
+The extension of the output file selects the format (.csv .tsv .tab .json .jsonl .ndjson .nul).
+For other names, and for standard output, --format selects it; the default is tsv. With -o,
+--format json also selects JSON for the report.
+    csv   RFC 4180; bytes that are not UTF-8 are an error without --raw
+  tsv   key, tab, value, with backslash escapes \\t \\n \\r \\0 \\\\ \\xHH; any bytes
   json  one object per line, {\"key\": ..., \"value\": ...}; any bytes ({\"base64\": ...} if not UTF-8)
   nul   key NUL value NUL ...; NUL bytes in a key or value are an error
 
-Without --frozen other processes may write during the dump: a pair that exists throughout is dumped
-exactly once, any other pair once or not at all. 'hold backup' copies all maps as they are at one
-instant, and no writer waits while the file is written.";
+Without --frozen, other processes may write during the dump. A pair that exists for the whole time
+is dumped exactly once, and any other pair at most once. 'hold backup' writes a consistent copy of
+all maps, and writers do not wait while it writes the file.";
 
 /// Options of `hold dump`.
 #[derive(clap::Args, Debug)]
@@ -49,15 +50,15 @@ pub struct Args {
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// Begin with a line that names the columns (csv, tsv)
+    /// Begin with a line of column names (csv, tsv)
     #[arg(long)]
     header: bool,
 
-    /// Write bytes that are not UTF-8 into CSV unchanged
+    /// Write bytes that are not UTF-8 to CSV unchanged
     #[arg(long)]
     raw: bool,
 
-    /// Make writers wait, so that the dump shows one instant
+    /// Make writers wait during the dump, which then shows the map at one instant
     #[arg(long)]
     frozen: bool,
 }

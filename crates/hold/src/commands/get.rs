@@ -41,7 +41,7 @@ pub struct Args {
     #[arg(value_name = "KEY", required = true, allow_negative_numbers = true)]
     keys: Vec<OsString>,
 
-    /// Read the KEYs as uids, which 'hold get --format json' shows
+    /// Treat the KEYs as uids, as shown by 'hold get --format json'
     #[arg(long)]
     uid: bool,
 

@@ -16,7 +16,7 @@ Examples:
   hold incr shop counts visits                  # prints 1, then 2, ...
   hold incr shop counts visits 10
   hold incr shop counts stock -3
-  hold incr --text shop prices apple 1          # a value that is decimal text
+  hold incr --text shop prices apple 1          # a number in decimal text
   hold get --number shop counts visits
 
 A counter is 8 bytes, little-endian; it wraps around at 64 bits. An absent key counts as 0.";
@@ -35,7 +35,7 @@ pub struct Args {
     #[arg(value_name = "BY", default_value_t = 1, allow_negative_numbers = true)]
     by: i64,
 
-    /// Add to decimal text, as 'hold set' stores it, instead of to a counter
+    /// Add to a number in decimal text, as stored by 'hold set', instead of to a counter
     #[arg(long)]
     text: bool,
 

@@ -21,9 +21,9 @@ Examples:
   hold list --directory ./holds
   hold list --format json | jq -r '.[].name'
 
-Names that begin with a dot are Commonhold's own: the reports of origins and replicas ('.reports')
-and the positions of replicas. Only --all lists them; other subcommands accept them like any other
-name.";
+Names that begin with a dot are Commonhold's own, such as the reports of origins and replicas
+('.reports') and the positions of replicas. This command lists them only with --all. Other
+subcommands accept them like any other name.";
 
 /// Options of `hold list`.
 #[derive(clap::Args, Debug)]

@@ -31,8 +31,8 @@ Examples:
   hold get --list shop lists fruit              # one value per line
   hold shift shop lists fruit                   # removes and prints the first value
 
-Every change rewrites the list, so lists are meant for up to a few kilobytes. Use 'hold queue' or
-'hold channel' for more. An empty list is an absent key.
+Every change rewrites the whole list, so a list should have at most a few kilobytes. For more
+data, use 'hold queue' or 'hold channel'. Removing the last value of a list deletes the key.
 
 Exit codes: 0 all values are added; 2, 3 see 'hold help'";
 
@@ -84,7 +84,7 @@ pub struct Adding {
     #[arg(value_name = "KEY", allow_negative_numbers = true)]
     key: OsString,
 
-    /// The values; read from standard input, one per line, if absent
+    /// The values; if there are none, they are read from standard input, one per line
     #[arg(value_name = "VALUE", allow_negative_numbers = true, conflicts_with = "frames")]
     values: Vec<OsString>,
 

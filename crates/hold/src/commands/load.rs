@@ -35,16 +35,17 @@ Examples:
   hold load shop prices big.csv --on-error skip
   hold load shop prices data.csv --format json   # the file is CSV, the report is JSON
 
-Formats: chosen by the name of the file (.csv .tsv .tab .json .jsonl .ndjson .nul), else by
---format; standard input is tsv by default. --format json also selects JSON for the report.
+The extension of the file name selects the format (.csv .tsv .tab .json .jsonl .ndjson .nul). For
+other names, and for standard input, --format selects it; the default is tsv. --format json also
+selects JSON for the report.
   csv   RFC 4180; quoted fields may contain commas, quotes and newlines
-  tsv   key, tab, value; with backslash escapes \\t \\n \\r \\0 \\\\ \\xHH
+    tsv   key, tab, value, with backslash escapes \\t \\n \\r \\0 \\\\ \\xHH
   json  one object per line, {\"key\": ..., \"value\": ...}; {\"base64\": ...} stands for bytes;
         numbers, lists and other objects are stored as their JSON text
   nul   key NUL value NUL ...
 
-Exit codes: 0 all pairs are stored; 1 records were skipped; 3 stopped at an invalid record (the
-records before it are stored); 2 see 'hold help'";
+Exit codes: 0 all pairs are stored; 1 records were skipped; 3 loading stopped at an invalid record
+(the records before it are stored); 2 see 'hold help'";
 
 /// Pairs stored in one step.
 const BATCH_PAIRS: usize = 4096;
@@ -72,15 +73,15 @@ pub struct Args {
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
 
-    /// The first line of the file names the columns
+    /// Read column names from the first line of the file
     #[arg(long)]
     header: bool,
 
-    /// The key's column: its number from 1, or its name in the header line or in JSON
+    /// The column of the keys: a number (from 1), or a name in the header line or in JSON
     #[arg(long, value_name = "COLUMN")]
     key_column: Option<Column>,
 
-    /// The value's column: its number from 1, or its name in the header line or in JSON
+    /// The column of the values: a number (from 1), or a name in the header line or in JSON
     #[arg(long, value_name = "COLUMN")]
     value_column: Option<Column>,
 

@@ -22,11 +22,11 @@ Examples:
   curl -s localhost:8081/_hold/status.json | jq .maps
   hold serve ./public --admin tcp:8081          # the same for a file server and its hold
 
-The page shows maps, queues, channels, logs, origins, replicas and journals, and the workers of file
-servers, over the last few minutes. The monitor only reads the hold.
+The page shows maps, queues, channels, logs, origins, replicas, journals and the workers of file
+servers over the last few minutes. The monitor only reads the hold.
 
-Every client that can connect can read all names and statistics, so listen beyond this machine only
-on trusted networks. Clients cannot change or start anything.
+Every client that can connect can read all names and statistics, so accept connections from other
+machines only on trusted networks. Clients cannot change or start anything.
 
 Exit codes: 0 stopped by a signal; 2, 3 see 'hold help'";
 
@@ -36,8 +36,8 @@ pub struct Args {
     #[command(flatten)]
     name: HoldName,
 
-    /// Address to listen on: unix:PATH, tcp:HOST:PORT, tcp:PORT on this machine; port 0: any free
-    /// port
+    /// Address to listen on: unix:PATH, tcp:HOST:PORT, or tcp:PORT (this machine only); port 0
+    /// selects a free port
     #[arg(long, value_name = "ADDRESS", default_value = DEFAULT)]
     listen: Address,
 }

@@ -19,16 +19,16 @@ Examples:
   hold repair shop
   hold repair ./shop.hold --salvage             # after a system crash; maps only
 
-Without --salvage: recovers the unfinished operations of killed processes, returns free memory to
-the system and checks the hold. Other processes may use the hold meanwhile. Repair is never
-necessary: the next process that needs an affected part recovers it.
+Without --salvage, the command recovers the unfinished operations of killed processes, returns
+free memory to the system and checks the hold. Other processes may use the hold meanwhile. Repair
+is never necessary: the next process that needs an affected part recovers it.
 
-With --salvage: for a file hold that was open when the system crashed or lost power. No other
-process may have it open. Keeps, for each key, the newest record with a correct checksum, and lists
-the records that were dropped or are uncertain. Pages reach the disk in arbitrary order, so deleted
-keys may come back and new keys may be missing. Queues, channels and logs are not salvaged. The old
-file is kept. Without --force, salvaging a sound hold is an error. Only a backup ('hold
-backup') guarantees that nothing is lost.
+Use --salvage for a file hold that was open when the system crashed or lost power. No other
+process may have the hold open. For each key, the command keeps the newest record with a correct
+checksum. It reports the records that were dropped or are uncertain. Pages reach the disk in
+arbitrary order, so deleted keys may come back and new keys may be missing. Queues, channels and
+logs are not salvaged. The old file is kept. Without --force, salvaging a sound hold is an error.
+Only a backup ('hold backup') guarantees that nothing is lost.
 
 Exit codes: 0 no problems remain; 1 problems remain (they are listed); 2, 3 see 'hold help'";
 

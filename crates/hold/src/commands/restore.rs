@@ -23,7 +23,8 @@ pub struct Args {
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// The hold to create: a bare name (in memory), or a path if it has a slash or ends in .hold
+    /// The hold to create: a bare name (in memory), or a path that contains a slash or ends in
+    /// .hold
     #[arg(value_name = "HOLD")]
     hold: PathBuf,
 }

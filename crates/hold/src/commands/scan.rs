@@ -14,8 +14,9 @@ Examples:
   hold scan shop prices --format json | jq -r .value
   hold scan shop prices --cursor 0 --limit 1000 --format json   # a page, and the next cursor
 
-Prints key, tab, value. The order of pairs is arbitrary. A pair that exists throughout is printed
-exactly once, even while other processes write. In text, backslash escapes stand for control
+Each line has a key, a tab and a value. The order of pairs is arbitrary. A pair that exists for
+the whole time is printed exactly once, even while other processes write. In text output,
+backslash escapes stand for control
 characters and for bytes that are not UTF-8 (\\t \\n \\r \\0 \\\\ \\xHH).";
 
 /// Options of `hold scan`.

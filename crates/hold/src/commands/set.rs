@@ -38,7 +38,7 @@ pub struct Args {
     #[arg(value_name = "KEY", allow_negative_numbers = true)]
     key: OsString,
 
-    /// The value; read from standard input if it is '-' or absent
+    /// The value; if it is '-' or absent, it is read from standard input
     #[arg(value_name = "VALUE", allow_negative_numbers = true)]
     value: Option<OsString>,
 

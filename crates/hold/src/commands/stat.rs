@@ -24,19 +24,20 @@ Examples:
   hold stat shop --all                          # Commonhold's own maps and channels, too
   hold list shop                                # only the contents of the hold
 
-A map that an origin serves is shown with its replicas, the slowest first; a replica is shown with
-its origin and its lag. Origins and replicas report once a second, so a killed one is shown for a
-few seconds more. 'bytes behind' is the size of the changes that the replica has not applied yet.
+For a map with an origin, the command also shows the replicas, the slowest first. For a replica,
+it shows the origin and the lag. Origins and replicas report once a second, so a killed one still
+appears for a few seconds. 'bytes behind' is the size of the changes that the replica has not
+applied yet.
 
-Workers of 'hold serve' are shown, too, with counts and times since they started; 'hold monitor'
-shows workers live.
+The command also shows the workers of 'hold serve', with statistics since they started. 'hold
+monitor' shows workers live.
 
-Names that begin with a dot are Commonhold's own; they are shown only with --all or by name.";
+Names that begin with a dot are Commonhold's own; they appear only with --all or by name.";
 
 /// Options of `hold stat`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The hold: a bare name (in memory), or a path if it has a slash or ends in .hold
+    /// The hold: a bare name (a hold in memory), or a path that contains a slash or ends in .hold
     #[arg(value_name = "HOLD")]
     hold: PathBuf,
 

@@ -27,17 +27,18 @@ Examples:
   hold watch shop prices --from 53c6a9f1e08b7d24.4096
   hold watch shop prices --format json         # {\"change\":\"set\",\"key\":\"apple\",\"value\":\"4\",...}
 
-Prints the change (set, delete, expire, evict, clear), the key and the new value, separated by tabs;
-backslash escapes stand for control characters and for bytes that are not UTF-8. Every change is
-printed once, in order for each key; after --all a change may repeat a pair. 'gap' stands for a
-change that is too large for the stream (more than a quarter of it): read the map again.
+Each line has the kind of change (set, delete, expire, evict, clear), the key and the new value,
+separated by tabs. Backslash escapes stand for control characters and for bytes that are not
+UTF-8. Every change is printed once, and changes to the same key are printed in order. After
+--all, a change may repeat a pair. 'gap' stands for a change that is larger than a quarter of the
+stream; read the map again to see its effect.
 
-The first 'hold watch' on a map gives the map a stream, which keeps the last --stream-size of
-changes for a later --from. The stream remains; from then on each change costs a little more. No
-writer waits for a 'hold watch'. A 'hold watch' that falls behind fails with exit code 3.
+The first 'hold watch' on a map creates the map's stream, which keeps the latest changes for a
+later --from. The stream remains, and makes each change a little slower. Writers never wait for
+'hold watch'. If 'hold watch' falls too far behind, it exits with exit code 3.
 
-Exit codes: 0 the requested number of changes arrived, or without --count at least one; 1 timed out
-before that; 130 stopped by a signal before --count changes; 2, 3 see 'hold help'. Without --count a
+Exit codes: 0 --count changes arrived, or without --count at least one; 1 timed out before that;
+130 stopped by a signal before --count changes arrived; 2, 3 see 'hold help'. Without --count, a
 signal stops the command with exit code 0.";
 
 /// Options of `hold watch`.
@@ -50,7 +51,7 @@ pub struct Args {
     #[arg(long, conflicts_with = "from")]
     all: bool,
 
-    /// Begin at a position printed earlier
+    /// Begin at a position that an earlier 'hold watch' printed
     #[arg(long, value_name = "POSITION")]
     from: Option<StreamPosition>,
 
@@ -58,7 +59,7 @@ pub struct Args {
     #[arg(long, value_name = "TEXT")]
     prefix: Option<String>,
 
-    /// Print, in front of each change, the position after it; JSON always has the position
+    /// Print, before each change, the position that follows it; JSON always has the position
     #[arg(long)]
     positions: bool,
 
@@ -70,7 +71,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = sizes::wait)]
     timeout: Option<Duration>,
 
-    /// Size of the map's stream, if it has none yet
+    /// Size of the map's stream, if the map does not have one yet
     #[arg(long, value_name = "SIZE", value_parser = sizes::bytes, default_value = "16MiB")]
     stream_size: u64,
 }

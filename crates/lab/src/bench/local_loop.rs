@@ -19,7 +19,7 @@ const THEIR_TURNS: u64 = 2_000_000;
 /// Options of `hold bench loop`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Number of sets, and number of gets
+    /// Number of sets, and of gets
     #[arg(long, value_name = "N", default_value_t = THEIR_TURNS)]
     turns: u64,
 

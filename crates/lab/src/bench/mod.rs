@@ -46,26 +46,26 @@ pub struct Args {
 
 #[derive(clap::Subcommand, Debug)]
 enum Workload {
-    /// Many processes put, update, mix and get in one map
+    /// Many processes set, update and get keys in one map
     #[command(after_help = flowing(map::EXAMPLES))]
     Map(map::Args),
-    /// Localmemcache's loop: set and get of 10,000 decimal keys in a file, one process
+    /// One process sets and gets 10,000 decimal keys in a file, as in Localmemcache's benchmark
     Loop(local_loop::Args),
-    /// Random get and copy in one process, compared with hashbrown's HashMap<Vec<u8>, Vec<u8>>
+    /// One process gets and copies random values, compared with hashbrown's HashMap
     Private(private::Args),
-    /// Messages from one process to others: throughput and latency, with curves of both
+    /// Throughput and latency of messages from one process to others
     #[command(after_help = flowing(channel::EXAMPLES))]
     Channel(channel::Args),
-    /// Elements that two processes move between two queues
+    /// Throughput of elements that two processes move between two queues
     #[command(after_help = flowing(queue::EXAMPLES))]
     Queue(queue::Args),
-    /// Lines that many processes write and one collects: cost and rate
+    /// Cost and rate of lines that many processes write and one process collects
     #[command(after_help = flowing(log::EXAMPLES))]
     Log(log::Args),
-    /// A map's changes, sent to many replicas
+    /// Throughput of a map's changes to many replicas
     #[command(after_help = flowing(replicate::EXAMPLES))]
     Replicate(replicate::Args),
-    /// Requests to a file server: rate, latency, cost to the server; every body verified
+    /// Rate and latency of requests to a file server, and their cost to the server
     #[command(after_help = flowing(files::EXAMPLES))]
     Files(Box<files::Args>),
 }

@@ -16,9 +16,10 @@ Examples:
   hold channel create shop ticks
   hold channel create shop frames --ring-bytes 64M
 
-A message may take up to a quarter of the ring. The ring limits how far consumers may lag before the
-producer waits for them, or before lossy consumers miss messages. If the channel exists with the
-same ring size, it remains unchanged; a different size is an error.
+A message may take up to a quarter of the ring. The size of the ring limits how far consumers may
+lag before the producer waits for them, or before lossy consumers miss messages. If the channel
+exists with the same ring size, it remains unchanged. If it exists with a different size, the
+command fails.
 
 Exit codes: 0 the channel exists now; 2, 3 see 'hold help'";
 

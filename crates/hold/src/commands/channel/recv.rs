@@ -25,21 +25,21 @@ Examples:
   hold channel recv shop frames --frames | decoder  # any bytes
   hold channel recv shop ticks --format json        # {\"message\":...,\"missed\":0,\"sequence\":17}
 
-A message with line feeds takes several lines; --frames and --format json separate messages exactly.
-A lossy consumer reports missed messages with the next one, on standard error and in JSON. A
-consumer with read permission only must be lossy. --oldest begins with the oldest message that the
-ring still has; past messages fill at least three quarters of the ring.
+A message that contains line feeds takes several lines of output. To separate such messages, use
+--frames or --format json. A lossy consumer reports the number of missed messages together with
+the next message, on standard error and in JSON. A consumer that may only read the hold must be
+lossy. The ring keeps past messages in at least three quarters of its space; --oldest prints them.
 
-Exit codes: 0 the requested number of messages arrived, or without --count at least one; 1 timed out
-before that; 130 stopped by a signal before --count messages; 2, 3 see 'hold help'. Without --count
-a signal stops the command with exit code 0.";
+Exit codes: 0 --count messages arrived, or without --count at least one; 1 timed out before that;
+130 stopped by a signal before --count messages arrived; 2, 3 see 'hold help'. Without --count, a
+signal stops the command with exit code 0.";
 
 /// The effect of a slow consumer on the producer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Policy {
-    /// The producer waits without limit: nothing is lost
+    /// The producer waits without limit; no message is lost
     Lossless,
-    /// The producer does not wait: this consumer may miss messages, and reports how many
+    /// The producer does not wait; this consumer may miss messages, and reports their number
     Lossy,
     /// The producer waits for --patience, then drops this consumer
     Patient,
@@ -51,7 +51,7 @@ pub struct Args {
     #[command(flatten)]
     name: StructureName,
 
-    /// Begin with the oldest message in the ring, instead of the next one
+    /// Begin with the oldest message in the ring, instead of the next message
     #[arg(long)]
     oldest: bool,
 
@@ -67,7 +67,7 @@ pub struct Args {
     #[arg(long, short = 'n', value_name = "N")]
     count: Option<u64>,
 
-    /// Exit when no message has arrived for this long (0: as soon as there is none)
+    /// Exit when no message has arrived for this long (0: as soon as the ring is empty)
     #[arg(long, value_name = "TIME", value_parser = sizes::wait)]
     timeout: Option<Duration>,
 

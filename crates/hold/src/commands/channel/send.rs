@@ -22,8 +22,9 @@ Examples:
   encoder | hold channel send shop frames --frames            # any bytes
   hold channel send shop ticks --timeout 5s 'plum 4.00' || echo 'the ring is full'
 
-While the ring is full, the command waits for consumers that lag (not for lossy or dead consumers),
-and names their process. A channel has one producer at a time; a second producer gets an error.
+While the ring is full, the command waits for slow consumers, but not for lossy or dead ones. It
+reports the process for which it waits. A channel has one producer at a time; a second producer
+gets an error.
 
 Exit codes: 0 all messages are sent; 1 timed out; 2, 3 see 'hold help'";
 

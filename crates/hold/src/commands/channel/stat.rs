@@ -12,7 +12,7 @@ Examples:
   hold channel stat shop ticks
   hold channel stat shop ticks --format json | jq '.consumers[] | {pid, lag_messages}'
 
-Consumers with a read-only handle are not registered and not shown.";
+Consumers with read-only handles are not registered, so they do not appear.";
 
 /// Options of `hold channel stat`.
 #[derive(clap::Args, Debug)]

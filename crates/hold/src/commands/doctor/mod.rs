@@ -32,7 +32,7 @@ Examples:
   hold doctor ./data                            # for holds in files there, too
   hold doctor --format json | jq '.checks[] | select(.level != \"ok\")'
 
-Run it once on a new machine, and once inside the container.
+Run this command once on each new machine. If you use a container, also run it in the container.
 
 Exit codes: 0 no check fails (there may be warnings); 1 a check fails; 2, 3 see 'hold help'";
 

@@ -23,12 +23,12 @@ Examples:
   hold log collect shop events --format json | jq -r 'select(.level == \"error\").text'
 
 A log has one collector at a time; a second collector gets an error that names the first. If a
-collector was killed, the next one continues where it stopped: in a file each line appears once; on
-standard output the last lines may appear twice, at most 256 KiB of text. On Ctrl-C or SIGTERM the
-collector first collects all lines in the log, then exits.
+collector is killed, the next one continues where it stopped. In a file, each line appears once.
+On standard output, the last lines may appear twice, at most 256 KiB of text. On Ctrl-C or
+SIGTERM, the collector collects all lines in the log, and then exits.
 
-Files: shop.log has the latest lines. A full shop.log becomes shop.log.1, an older shop.log.1
-becomes shop.log.2, and so on.";
+With --file shop.log, the file shop.log has the latest lines. When it is full, it becomes
+shop.log.1, the previous shop.log.1 becomes shop.log.2, and so on.";
 
 /// Options of `hold log collect`.
 #[derive(clap::Args, Debug)]

@@ -18,9 +18,10 @@ Examples:
   hold log create shop events
   hold log create shop trace --rings 8 --ring-bytes 1M --overflow overwrite --level trace
 
-All rings are allocated when the log is created. A ring is free again when its thread has exited;
-its lines stay until they are collected or overwritten. If the log exists with the same rings and
-overflow, it remains unchanged; different options are an error.
+All rings are allocated when the log is created. When a thread has exited, another thread can use
+its ring; the lines remain until they are collected or overwritten. If the log exists with the
+same rings and overflow, it remains unchanged. If it exists with different options, the command
+fails.
 
 Exit codes: 0 the log exists now; 2, 3 see 'hold help'";
 
@@ -29,7 +30,7 @@ Exit codes: 0 the log exists now; 2, 3 see 'hold help'";
 enum Overflow {
     /// Drop the new line, and count it
     Drop,
-    /// Overwrite the oldest lines, so that the latest lines remain
+    /// Overwrite the oldest lines
     Overwrite,
 }
 

@@ -20,7 +20,7 @@ pub struct Args {
     #[command(flatten)]
     name: StructureName,
 
-    /// From now on reject lines below this level
+    /// The new level: the log rejects lines below it
     #[arg(value_name = "LEVEL", value_parser = level_parser())]
     level: Option<LogLevel>,
 }

@@ -23,13 +23,13 @@ pub const EXAMPLES: &str = "\
 Examples:
   hold log create shop events
   hold log write shop events 'the shop is open'
-  hold log tail -f shop events                    # next to the collector
+  hold log tail -f shop events                    # the collector may run, too
   hold log collect shop events --file shop.log --max-bytes 10M
   hold log dump shop events                       # all lines in the hold, even after a crash
 
 Each thread that writes has its own ring of lines, so writers never wait for each other. One
-collector at a time takes the lines, merged by time. Until they are collected, lines stay in the
-hold, even if their writers die.";
+collector at a time merges the lines by time and removes them. Until they are collected, lines
+remain in the hold, even if their writers die.";
 
 /// Options of `hold log`.
 #[derive(clap::Args, Debug)]
@@ -51,10 +51,10 @@ enum Subcommand {
     /// Collect all lines, merged by time, to standard output or to rotated files
     #[command(after_help = flowing(collect::EXAMPLES))]
     Collect(collect::Args),
-    /// Print all lines in the hold, and leave them there
+    /// Print all lines in the hold without removing them
     #[command(after_help = flowing(dump::EXAMPLES))]
     Dump(dump::Args),
-    /// Print the last lines and, with -f, new ones; leave them in the hold
+    /// Print the last lines and, with -f, new lines, without removing them
     #[command(after_help = flowing(tail::EXAMPLES))]
     Tail(tail::Args),
     /// Print or set the level below which the log rejects lines

@@ -27,9 +27,9 @@ Examples:
   my-program 2>&1 | hold log write shop events
   my-program 2>&1 | hold log write shop events --drop   # never makes my-program wait
 
-Lines from standard input wait for room while there is a collector, so none of them is lost. With
---drop, without a collector, and for lines given as arguments the command does not wait: it drops
-and counts a line for which there is no room.
+When a ring is full and a collector is running, the command waits for room for lines from standard
+input, so no line is lost. The command does not wait with --drop, without a collector, or for
+lines in arguments. It then drops and counts each line for which there is no room.
 
 Exit codes: 0 all lines are in the log, or below its level ('hold log level'); 1 lines
 were dropped; 2, 3 see 'hold help'";
@@ -40,7 +40,7 @@ pub struct Args {
     #[command(flatten)]
     name: StructureName,
 
-    /// The lines; read from standard input if absent
+    /// The lines; if there are none, they are read from standard input
     #[arg(value_name = "LINE", allow_negative_numbers = true)]
     lines: Vec<OsString>,
 

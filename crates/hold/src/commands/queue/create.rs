@@ -17,8 +17,8 @@ Examples:
   hold queue create shop frames --elements 16 --element-bytes 8M --queues free,raw,done
   hold queue create shop jobs --orphans full    # the job of a killed process is repeated
 
-All elements start in the first queue. If the queue exists with the same options, it remains
-unchanged; different options are an error.
+All elements start in the first named queue. If the queue exists with the same options, it remains
+unchanged. If it exists with different options, the command fails.
 
 Exit codes: 0 the queue exists now; 2, 3 see 'hold help'";
 

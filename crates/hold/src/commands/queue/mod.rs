@@ -26,8 +26,9 @@ Examples:
   hold queue pull shop jobs full --follow | while read -r job; do echo \"$job\"; done
   hold queue stat shop jobs                     # statistics, and elements in flight
 
-A queue has elements of one size, which wait in named queues. A push takes a free element, fills
-it and puts it into another queue; a pull takes it from there and returns it to the first.";
+A queue has elements of one size, which move between its named queues. 'push' takes an element
+from the first named queue, stores a message in it, and puts it into another one. 'pull' takes the
+element from there, prints the message, and returns the element to the first.";
 
 /// Options of `hold queue`.
 #[derive(clap::Args, Debug)]
@@ -40,7 +41,7 @@ pub struct Args {
 /// The subcommands of `hold queue`.
 #[derive(clap::Subcommand, Debug)]
 enum Subcommand {
-    /// Create a queue: elements of one size, and the named queues they move between
+    /// Create a queue with its elements and named queues
     #[command(after_help = flowing(create::EXAMPLES))]
     Create(create::Args),
     /// Put messages into a named queue
@@ -52,7 +53,7 @@ enum Subcommand {
     /// List the named queues and the number of elements in each
     #[command(after_help = flowing(list::EXAMPLES))]
     List(list::Args),
-    /// Show statistics of a queue, and which processes have elements in flight
+    /// Show the statistics of a queue, and the processes that have elements in flight
     #[command(after_help = flowing(stat::EXAMPLES))]
     Stat(stat::Args),
 }

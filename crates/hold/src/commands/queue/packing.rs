@@ -16,8 +16,8 @@ const HEAD: usize = 4;
 /// The layout of messages in elements.
 #[derive(clap::Args, Debug, Clone, Copy)]
 pub struct Packing {
-    /// The message's length (4 bytes, little-endian) precedes the message in its element; needed
-    /// for messages that end with zeros
+    /// In an element, the length of the message (4 bytes, little-endian) precedes the message;
+    /// needed for messages that end with zeros
     #[arg(long)]
     pub sized: bool,
 }

@@ -30,11 +30,12 @@ Examples:
   hold queue pull shop frames raw --to done --whole > frame   # all bytes of the element
   hold queue pull shop jobs full --format json                # {\"id\": 3, \"message\": \"first job\"}
 
-The output omits zeros at the end of an element, except with --sized or --whole. A message with
-line feeds takes several lines; --frames and --format json separate messages exactly.
+The output omits zeros at the end of an element, except with --sized or --whole. A message that
+contains line feeds takes several lines of output. To separate such messages, use --frames or
+--format json.
 
 Exit codes: 0 the requested number of messages arrived; 1 fewer arrived; 130 stopped by a signal
-before that; 2, 3 see 'hold help'. With --follow a signal stops the command with exit code 0.";
+before that; 2, 3 see 'hold help'. With --follow, a signal stops the command with exit code 0.";
 
 /// Options of `hold queue pull`.
 #[derive(clap::Args, Debug)]
@@ -58,7 +59,7 @@ pub struct Args {
     #[arg(long, short)]
     follow: bool,
 
-    /// Return the elements to this queue [default: the first]
+    /// Put the elements into this queue afterwards [default: the first]
     #[arg(long, value_name = "QUEUE")]
     to: Option<String>,
 

@@ -24,8 +24,8 @@ Examples:
   hold queue push shop jobs full --timeout 5s 'urgent' || echo 'no element was free'
   encoder | hold queue push shop frames raw --frames --sized  # any bytes
 
-Zeros fill an element after its message. With --sized the length precedes the message, for
-messages that may end with zeros; 'hold queue pull' needs the same option.
+The rest of an element is filled with zeros. If messages may end with zeros, use --sized with both
+'hold queue push' and 'hold queue pull'.
 
 Exit codes: 0 all messages are pushed; 1 timed out; 2, 3 see 'hold help'";
 

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The origin that is followed, and the map that receives its changes.
 #[derive(clap::Args, Debug)]
 pub struct Follow {
-    /// Where the origin listens: unix:PATH, tcp:HOST:PORT, or tcp:PORT on this machine
+    /// The origin's address: unix:PATH, tcp:HOST:PORT, or tcp:PORT (this machine)
     #[arg(value_name = "ADDRESS")]
     origin: Address,
 

@@ -23,19 +23,22 @@ Examples:
   hold journal shop prices prices.journal --rebuild-only     # rebuilds the map from the file
   hold stat shop prices                                      # the journal's progress and errors
 
-Programs write to the map as usual and need not know about the journal. A program that must know
-that a change is durable calls 'Map::sync' in the library, or runs 'hold sync'. If the map is
-missing and the file exists, as after a system crash, the map is first rebuilt from the file, in the
-exact state that it had at some moment, with every confirmed change.
+Programs write to the map as usual. To wait until its changes are durable, a program calls
+'Map::sync' in the library, or runs 'hold sync'. If the map is missing and the file exists, as
+after a system crash, the command first rebuilds the map from the file. The map then has the exact
+state that it had at some moment, with every confirmed change.
 
-A file that belongs to another map, or to an earlier map with this name, is an error: --rebuild
-drops the map and loads the contents of the file; --replace keeps the map and begins a new file.
-When the file has doubled in size, it is compacted into a new file; the disk needs room for both.
+If the file belongs to another map, or to an earlier map with this name, the command fails. With
+--rebuild it drops the map and loads the contents of the file instead; with --replace it keeps the
+map and begins a new file. When the file has doubled in size, the journal compacts it into a new
+file; the disk needs room for both.
 
-If the disk is full or fails, standard error and 'hold stat' report it, the map stays usable, and
-the journal retries. A signal stops the command after it has written and synced all changes.
+If the disk is full or fails, the journal reports this on standard error and in 'hold stat', and
+retries. The map remains usable. After a signal, the command writes and syncs all changes, and
+then exits.
 
-Exit codes: 0 stopped by a signal with everything durable, or rebuilt; 2, 3 see 'hold help'";
+Exit codes: 0 stopped by a signal, and all changes are durable, or the map is rebuilt; 2, 3 see
+'hold help'";
 
 /// Options of `hold journal`.
 #[derive(clap::Args, Debug)]
@@ -55,11 +58,12 @@ pub struct Args {
     #[arg(long, value_name = "WHEN", default_value = "always")]
     sync: String,
 
-    /// Size of the map's stream, if it has none yet: how far the journal may fall behind
+    /// Size of the map's stream, if the map does not have one yet: how far the journal may fall
+    /// behind
     #[arg(long, value_name = "SIZE", value_parser = sizes::bytes, default_value = "64MiB")]
     stream_size: u64,
 
-    /// Compact the file whenever it has doubled in size, but not below this size
+    /// Compact the file whenever it has doubled in size, unless it is smaller than this
     #[arg(long, value_name = "SIZE", value_parser = sizes::bytes, default_value = "16MiB")]
     compact_size: u64,
 
@@ -71,7 +75,7 @@ pub struct Args {
     #[arg(long, conflicts_with = "replace")]
     rebuild_only: bool,
 
-    /// Begin a new file; discard the existing one
+    /// Discard the existing file and begin a new one
     #[arg(long)]
     replace: bool,
 

@@ -19,17 +19,17 @@ Examples:
   hold replica tcp:7400 copy prices                         # the other side
   hold stat shop prices                                     # replicas and their lag
 
-Programs write to the map before an origin starts, while it runs and after it exits, and wait for no
-replica. A replica that falls behind by more than the stream keeps receives the whole map again.
-Standard error has a line for each replica that joins, with its position, and a line when it leaves,
-with the reason; --quiet suppresses these lines.
+Programs may write to the map before an origin starts, while it runs and after it exits. They
+never wait for replicas. A replica that falls too far behind for the stream receives the whole map
+again. On standard error, the command reports each replica that joins, with its position, and each
+replica that leaves, with the reason; --quiet suppresses these lines.
 
-A unix socket has mode 0600. Over TCP every client that can connect is served, unless there is a
---secret-file, and nothing is encrypted: between machines use a tunnel (WireGuard, ssh -L).
+A unix socket has mode 0600. Over TCP, the origin serves every client that can connect, except
+with --secret-file. TCP is not encrypted: between machines, use a tunnel (WireGuard, ssh -L).
 
 Under systemd, or any other program that passes listening sockets (LISTEN_FDS), --listen is
-optional. A signal stops the command once the replicas have read all changes, or after 5 seconds; a
-second signal stops it immediately.
+optional. After a signal, the command exits when the replicas have read all changes, or after 5
+seconds. A second signal stops it immediately.
 
 Exit codes: 0 stopped by a signal; 2, 3 see 'hold help'";
 

@@ -14,10 +14,11 @@ Examples:
   hold relay tcp:db.example:7400 copy prices --listen unix:/run/prices.sock
   hold replica unix:/run/prices.sock second prices          # follows the relay
 
-A relay is a replica (see 'hold replica --help') that is the origin for other replicas (see 'hold
-origin --help'). It starts to listen when it has the map from its own origin; from then on it serves
-its map even while its origin is unavailable. When a relay receives the whole map again, so do its
-replicas. --secret-file applies to the connection to the origin and to those from replicas.
+A relay is a replica (see 'hold replica --help') that is also an origin for other replicas (see
+'hold origin --help'). It starts to listen when it has received the map from its own origin. After
+that, it serves its map even while its origin is unavailable. If a relay receives the whole map
+again, so do its replicas. --secret-file applies to the connection to the origin and to the
+connections from replicas.
 
 Exit codes: 0 stopped by a signal; 2, 3 see 'hold help'";
 

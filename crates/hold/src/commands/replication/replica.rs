@@ -16,23 +16,24 @@ Examples:
   hold replica tcp:db.example:7400 copy prices --secret-file ~/.prices.secret
   hold replica tcp:7400 ./copy.hold prices --once --timeout 1m || echo 'not in time'
   hold replica tcp:7400 copy prices --format json           # {\"event\":\"ready\",\"position\":...}
-  hold stat copy prices                                     # how far the copy is behind
+  hold stat copy prices                                     # the replica's lag
 
-The hold and the map are created if they do not exist. Programs read the map like any other. Writing
-to it is an error: write to the origin's map instead. The first copy, and every later one, becomes
-visible when it is complete.
+The command creates the hold and the map if they do not exist. Programs read the map like any
+other map. They cannot write to it; they write to the origin's map instead. When the replica
+receives the whole map, the new contents become visible all at once, when they are complete.
 
-If the origin is unavailable, the map stays as it is and the replica retries, at least every few
-seconds. So a replica may be started before its origin. It resumes where it stopped, even after it
-was killed. Standard error reports lost and restored connections. Only one replica at a time writes
-to a map.
+If the origin is unavailable, the map does not change, and the replica retries every few seconds.
+You can therefore start a replica before its origin. A replica resumes where it stopped, even
+after it was killed. It reports lost and restored connections on standard error. Only one replica
+at a time can write to a map.
 
-With --once the command exits as soon as the map has the state that the origin's map had at the
-start. The copy remains; run the same command again to update it.
+With --once, the command exits when the map has the state that the origin's map had at the start.
+The copy remains; run the same command again to update it.
+
+TCP is not encrypted: between machines, use a tunnel.
 
 Exit codes: 0 stopped by a signal, or with --once the copy is complete; 1 timed out before that
-(--once with --timeout); 130 stopped by a signal before that (--once); 2, 3 see 'hold help'. TCP is
-not encrypted: between machines use a tunnel.";
+(--once with --timeout); 130 stopped by a signal before that (--once); 2, 3 see 'hold help'";
 
 /// Options of `hold replica`.
 #[derive(clap::Args, Debug)]

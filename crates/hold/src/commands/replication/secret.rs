@@ -19,8 +19,8 @@ const OTHERS: u32 = 0o007;
 /// The file with the secret.
 #[derive(clap::Args, Debug, Clone, Default)]
 pub struct SecretFile {
-    /// Each side must prove that it knows the contents of this file (16 bytes or more, without the
-    /// final newline)
+    /// Each side must prove that it knows the secret in this file (at least 16 bytes, not counting
+    /// the final newline)
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
 }

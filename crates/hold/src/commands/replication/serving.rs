@@ -24,8 +24,8 @@ const OTHER_DESCRIPTORS: u64 = 64;
 /// Addresses and server options.
 #[derive(clap::Args, Debug)]
 pub struct Serve {
-    /// Address to listen on: unix:PATH, tcp:HOST:PORT, tcp:PORT on this machine; port 0: any free
-    /// port. May be repeated
+    /// Address to listen on: unix:PATH, tcp:HOST:PORT, or tcp:PORT (this machine only); port 0
+    /// selects a free port. You can give this option several times
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<Address>,
 
@@ -38,7 +38,7 @@ pub struct Serve {
     #[arg(long = "loop", value_enum, default_value_t = Loop::Epoll)]
     kind: Loop,
 
-    /// Size of the map's stream, if it has none yet
+    /// Size of the map's stream, if the map does not have one yet
     #[arg(long, value_name = "SIZE", value_parser = sizes::bytes, default_value = "64MiB")]
     stream_size: u64,
 
@@ -46,12 +46,12 @@ pub struct Serve {
     #[arg(long, value_name = "SIZE", value_parser = sizes::bytes, requires = "delay")]
     watermark: Option<u64>,
 
-    /// How long changes may be pending while they are fewer bytes than --watermark
+    /// Maximum delay of changes while fewer bytes than --watermark are pending
     #[arg(long, value_name = "TIME", value_parser = sizes::wait, requires = "watermark")]
     delay: Option<Duration>,
 
-    /// Only processes of these users may connect to unix sockets (if the sockets' permissions allow
-    /// it)
+    /// Accept connections to unix sockets only from these users; the sockets' permissions apply,
+    /// too
     #[arg(long, value_name = "UID", value_delimiter = ',')]
     allow_uid: Vec<u32>,
 

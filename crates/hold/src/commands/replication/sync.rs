@@ -15,10 +15,11 @@ Examples:
   hold set shop prices apple 4 && hold sync shop prices && echo 'safe'
   hold sync shop prices --timeout 100ms || echo 'not known to be safe'
 
-Waits until every earlier change to the map is in the map's journal ('hold journal') and on disk.
+The command waits until every earlier change to the map is in the map's journal ('hold journal')
+and on disk.
 
-Exit codes: 0 all changes are durable; 1 timed out; 3 no journal runs, or it cannot
-write; a message names the reason";
+Exit codes: 0 all changes are durable; 1 timed out; 3 no journal is running, or it cannot write (a
+message gives the reason)";
 
 /// Options of `hold sync`.
 #[derive(clap::Args, Debug)]

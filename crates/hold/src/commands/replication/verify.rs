@@ -20,17 +20,17 @@ Examples:
   hold verify tcp:7400 copy prices && echo 'the same'
   hold verify unix:/run/prices.sock copy prices --most 1000 --format json
 
-Compares every pair at one position in the origin's stream, while writers continue, and names the
-keys that differ. The command reads the whole map from the origin into memory, and repeats the
-comparison for keys that change meanwhile. The digests of equal maps are equal, even on different
-machines.
+The command compares every pair at one position in the origin's stream, while writers continue,
+and prints the keys that differ. It reads the whole map from the origin into memory, and repeats
+the comparison for keys that change meanwhile. It also prints a digest of each map. Equal maps
+have equal digests, even on different machines.
 
 Exit codes: 0 the same; 1 keys differ, or changed too often to compare; 2, 3 see 'hold help'";
 
 /// Options of `hold verify`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Where the origin listens: unix:PATH, tcp:HOST:PORT, or tcp:PORT on this machine
+    /// The origin's address: unix:PATH, tcp:HOST:PORT, or tcp:PORT (this machine)
     #[arg(value_name = "ADDRESS")]
     origin: Address,
 

@@ -18,9 +18,9 @@ Examples:
   hold serve-import ~/Zotero/storage papers.db --layout zotero
   hold serve files.db --files sqlite
 
-The database appears when it is complete; a server that uses an older database switches to the new
-one. Regular files are imported, with their .br and .gz versions; symlinks are imported only if they
-stay below DIR.
+The file gets its name when the database is complete. A server that uses an older database then
+switches to the new one. The command imports regular files, with their .br and .gz versions. It
+follows symlinks only if they stay below DIR.
 
 Exit codes: 0 the database is complete; 2, 3 nothing has changed; see 'hold help'";
 

@@ -40,21 +40,23 @@ Examples:
   hold log tail serve-public requests                   # see --access-log, --hold
   hold bench files ./public --matrix                    # the best choices for these files
 
-Two protocols share one address: HTTP/1.1 (GET, HEAD, ranges, conditions, .br and .gz next to a
-file), and the simple protocol: send an id and a newline, and read the file's bytes until the end;
-one zero byte means that the id does not exist.
+The server accepts two protocols at the same address. The first is HTTP/1.1: GET, HEAD, ranges,
+conditions, and compressed .br and .gz files next to a file. In the simple protocol, a client
+sends an id and a newline, and reads the file's bytes until the end. One zero byte means that the
+id does not exist.
 
-Workers are processes. They share one cache of --cache-bytes in a hold, which survives them: after a
-crash, or with --hold after any exit, the cache is warm. A worker that dies is restarted; the others
-continue meanwhile. After a file changes or disappears, its old contents are served for at most
---fresh. Nothing outside DIR is served.
+Workers are processes. They share one cache of --cache-bytes in a hold. The cache survives a crash
+of the server, and with --hold it survives any exit. If a worker dies, the server starts another
+one, and the other workers continue. After a file changes or disappears, the server sends its old
+contents for at most --fresh. It serves no files outside DIR.
 
-SIGTERM or SIGINT shuts the server down once all answers are sent, or after --grace; a second signal
-stops it immediately. SIGHUP starts new workers (which may be a new version of this program), then
-lets the old ones finish.
+After SIGTERM or SIGINT, the server exits when all answers are sent, or after --grace. A second
+signal stops it immediately. SIGHUP starts new workers, which may be a new version of this
+program, and then lets the old workers finish.
 
-Exit codes: 0 stopped by a signal; 2, 3 see 'hold help'. TCP is not encrypted: use a proxy on the
-public Internet.";
+TCP is not encrypted: use a proxy on the public Internet.
+
+Exit codes: 0 stopped by a signal; 2, 3 see 'hold help'";
 
 /// Serves, as the supervisor or as one of its workers.
 pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {

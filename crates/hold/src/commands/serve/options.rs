@@ -28,8 +28,8 @@ pub struct Args {
     #[arg(value_name = "DIR")]
     pub place: PathBuf,
 
-    /// Address to listen on: unix:PATH, tcp:HOST:PORT, tcp:PORT on this machine; port 0: any free
-    /// port. May be repeated [default: tcp:8080]
+    /// Address to listen on: unix:PATH, tcp:HOST:PORT, or tcp:PORT (this machine only); port 0
+    /// selects a free port. You can give this option several times [default: tcp:8080]
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Vec<Address>,
 
@@ -37,7 +37,8 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     workers: Option<u16>,
 
-    /// How ids name files: as paths, or as Zotero's folders with one .pdf each
+    /// How ids name files: by path, or by the names of Zotero's folders, which contain one .pdf
+    /// each
     #[arg(long, value_name = "LAYOUT", default_value_t, value_parser = choice(&LayoutKind::ALL, LayoutKind::word))]
     layout: LayoutKind,
 
@@ -57,8 +58,8 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     access_log: Option<String>,
 
-    /// Address for a live status page (/_hold/) and for Prometheus' /metrics: unix:PATH,
-    /// tcp:HOST:PORT, tcp:PORT on this machine [default: no status page]
+    /// Address of a live status page (/_hold/), and of /metrics for Prometheus: unix:PATH,
+    /// tcp:HOST:PORT, or tcp:PORT (this machine only) [default: no status page]
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<Address>,
 
@@ -81,7 +82,8 @@ pub struct Args {
 
 #[derive(clap::Args, Debug, Clone)]
 struct Cache {
-    /// The hold for the cache; kept when the server exits [default: a hold for DIR, deleted then]
+    /// The hold for the cache; it remains when the server exits [default: a hold for DIR, which is
+    /// deleted]
     #[arg(long, value_name = "HOLD")]
     hold: Option<PathBuf>,
 
@@ -89,11 +91,12 @@ struct Cache {
     #[arg(long, value_name = "SIZE", value_parser = sizes::bytes, default_value = "256MiB")]
     cache_bytes: u64,
 
-    /// Send larger files directly, without caching them [default: 32KiB; for a database 256KiB]
+    /// Largest file to cache; larger files are sent directly [default: 32KiB; for a database
+    /// 256KiB]
     #[arg(long, value_name = "SIZE", value_parser = sizes::bytes)]
     keep_up_to: Option<u64>,
 
-    /// How long a change to a file may go unnoticed
+    /// How long the server may send the old contents of a changed file
     #[arg(long, value_name = "TIME", value_parser = sizes::wait, default_value = "1s")]
     fresh: Duration,
 }

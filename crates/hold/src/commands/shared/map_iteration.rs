@@ -20,7 +20,7 @@ pub struct MapIteration {
     #[command(flatten)]
     pub name: MapName,
 
-    /// Print only keys that begin with PREFIX (reads all keys: the map has no order)
+    /// Print only keys that begin with PREFIX; the command still reads all keys
     #[arg(long, short, value_name = "PREFIX", allow_negative_numbers = true)]
     prefix: Option<OsString>,
 
@@ -28,7 +28,7 @@ pub struct MapIteration {
     #[arg(long, short = 'l', value_name = "N")]
     limit: Option<u64>,
 
-    /// Print one page, from CURSOR on (0 is the beginning), and the next page's cursor
+    /// Print the page that begins at CURSOR (0 is the first page), and the next page's cursor
     #[arg(long, value_name = "CURSOR", requires = "limit")]
     cursor: Option<u64>,
 

@@ -48,9 +48,10 @@ Examples:
   hold bench channel --policy lossy --ring-bytes 64K --message-size 1K --plot channel.html
   hold bench channel --ping-pong --cpus 0,1        round trips, and those of a bare cache line
 
-Latency is measured from the instant at which a message is due until a consumer has verified it. At
-a rate, a message that cannot be sent in time counts as late. With --rate 0 (as fast as possible),
-latency includes the wait for room in the ring, so a smaller ring gives a lower latency.";
+Latency is measured from the instant at which a message is due until a consumer has verified it.
+With --rate, a message that cannot be sent in time counts as late. With --rate 0 (as fast as
+possible), latency includes the wait for room in the ring, so a smaller ring gives a lower
+latency.";
 
 /// Options of `hold bench channel`.
 #[derive(clap::Args, Debug)]

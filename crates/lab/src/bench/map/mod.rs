@@ -63,7 +63,7 @@ pub struct Args {
     #[arg(long)]
     fixed: bool,
 
-    /// Order of the keys in every phase but put: as they were put, or shuffled
+    /// Order of the keys in all phases except put
     #[arg(long, value_enum, default_value_t = Order::Own)]
     order: Order,
 
@@ -85,7 +85,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1)]
     runs: usize,
 
-    /// Leave out the pass that times every single put
+    /// Skip the pass that times each put
     #[arg(long)]
     no_put_latency: bool,
 

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 /// The order in which keys are read and changed.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Order {
-    /// Ascending, as they were put
+    /// Ascending, in the order in which they were put
     Own,
-    /// Shuffled within the process's range
+    /// Shuffled within the range of each process
     Random,
 }
 

@@ -39,13 +39,13 @@ pub const EXAMPLES: &str = "\
 Examples:
   hold bench queue --cpus 0,1                 batches of 1,000, of 64, and one by one
   hold bench queue --alone --batch 1000       the same in one process
-  hold bench queue --touch --element-bytes 4K each element's first bytes read and written
+  hold bench queue --touch --element-bytes 4K read and write each element's first bytes
   hold bench queue --batch 1 --seconds 10 --format json";
 
 /// Options of `hold bench queue`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Elements per move; one run for each number. 1 moves single elements, not batches
+    /// Elements per move, with one run for each number; 1 moves single elements instead of batches
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1000,64,1")]
     batch: Vec<usize>,
 
@@ -77,7 +77,7 @@ pub struct Args {
     #[arg(long, value_name = "LIST", value_parser = Cpus::parse)]
     cpus: Option<Cpus>,
 
-    /// How a process waits when there is nothing to pull
+    /// How a process waits when its queue is empty
     #[arg(long, value_enum, default_value_t = Waiting::Spin)]
     wait: Waiting,
 

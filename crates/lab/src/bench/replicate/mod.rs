@@ -39,8 +39,8 @@ Examples:
   hold bench replicate --replicas 16 --loop epoll,pool,uring
   hold bench replicate --replicas 4 --apply --rate 1000 the age of applied changes
 
-This benchmark comes from libworld, a predecessor. The libworld results are from a different
-machine.";
+This benchmark is modelled on that of libworld, a predecessor. The libworld results are from a
+different machine.";
 
 /// Options of `hold bench replicate`.
 #[derive(clap::Args, Debug)]
