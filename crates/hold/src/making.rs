@@ -87,7 +87,7 @@ pub struct Making {
     #[arg(long)]
     no_create: bool,
 
-    /// Create a fixed-length map: every key has K bytes, every value V bytes
+    /// Create a fixed-length map: every key has K bytes, and every value has V bytes
     #[arg(long, value_name = "K,V", value_parser = fixed, conflicts_with = "cache")]
     fixed: Option<(u32, u32)>,
 

@@ -37,8 +37,8 @@ pub struct Args {
     #[arg(long, short)]
     yes: bool,
 
-    /// Do not ask, and delete the hold even if other processes have it open (they continue with the
-    /// deleted file)
+    /// Do not ask, and delete the hold even if other processes have it open; they continue to use
+    /// the deleted file
     #[arg(long)]
     force: bool,
 }

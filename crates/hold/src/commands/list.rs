@@ -28,7 +28,7 @@ subcommands accept them like any other name.";
 /// Options of `hold list`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The hold whose contents to list: a bare name, or a path
+    /// List the contents of this hold, which is given by a bare name or a path
     #[arg(value_name = "HOLD")]
     hold: Option<PathBuf>,
 

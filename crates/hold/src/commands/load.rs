@@ -69,7 +69,7 @@ pub struct Args {
     #[command(flatten)]
     name: MapName,
 
-    /// The file; standard input if it is '-' or absent
+    /// The file; if it is '-' or absent, pairs are read from standard input
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
 

@@ -27,7 +27,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     keys: u64,
 
-    /// The hold's file, deleted afterwards [default: a file in the current folder]
+    /// The hold's file, which is deleted afterwards [default: a file in the current directory]
     #[arg(long, value_name = "FILE")]
     path: Option<PathBuf>,
 

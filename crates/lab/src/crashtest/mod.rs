@@ -75,9 +75,9 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 
-    /// Also make calls fail: processes run out of descriptors, the hold runs out of room, and
-    /// processes stop for longer than others wait for their locks (a build with the named steps
-    /// also makes single system calls fail)
+    /// Also inject faults: processes run out of descriptors, the hold runs out of room, and
+    /// processes are stopped for longer than others wait for their locks. In a build with named
+    /// steps, single system calls fail, too
     #[arg(long)]
     faults: bool,
 

@@ -34,7 +34,7 @@ pub struct Args {
     #[command(flatten)]
     name: StructureName,
 
-    /// The messages; read from standard input, one per line, if absent
+    /// The messages; if there are none, they are read from standard input, one per line
     #[arg(value_name = "MESSAGE", allow_negative_numbers = true, conflicts_with = "frames")]
     messages: Vec<OsString>,
 

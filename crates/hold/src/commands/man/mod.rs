@@ -17,7 +17,7 @@ Examples:
 /// Options of `hold man`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The directory for the pages about all subcommands; created if it does not exist
+    /// The directory for the man pages of all subcommands; it is created if it does not exist
     #[arg(value_name = "DIR")]
     directory: Option<PathBuf>,
 }

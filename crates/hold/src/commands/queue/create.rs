@@ -36,7 +36,7 @@ pub struct Args {
         value_parser = clap::value_parser!(u32).range(1..=1 << 31))]
     elements: u32,
 
-    /// Size of each element: the maximum length of a message
+    /// Size of each element, which limits the length of a message
     #[arg(long, value_name = "SIZE", default_value = "1K", value_parser = element_bytes)]
     element_bytes: u32,
 

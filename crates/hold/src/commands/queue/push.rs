@@ -39,7 +39,7 @@ pub struct Args {
     #[arg(value_name = "QUEUE")]
     queue: String,
 
-    /// The messages; read from standard input, one per line, if absent
+    /// The messages; if there are none, they are read from standard input, one per line
     #[arg(value_name = "MESSAGE", allow_negative_numbers = true, conflicts_with = "frames")]
     messages: Vec<OsString>,
 

@@ -54,12 +54,13 @@ pub struct Args {
     #[arg(value_name = "N", hide = true)]
     milliseconds: Option<u64>,
 
-    /// When changes become durable: always, 'every-ms N', never
+    /// When to sync changes to disk: always (after each change), 'every-ms N' (every N
+    /// milliseconds), or never
     #[arg(long, value_name = "WHEN", default_value = "always")]
     sync: String,
 
-    /// Size of the map's stream, if the map does not have one yet: how far the journal may fall
-    /// behind
+    /// Size of the map's stream, if the map does not have one yet; it limits how far the journal
+    /// may fall behind
     #[arg(long, value_name = "SIZE", value_parser = sizes::bytes, default_value = "64MiB")]
     stream_size: u64,
 

@@ -20,9 +20,9 @@ Examples:
   hold stat shop prices                                     # replicas and their lag
 
 Programs may write to the map before an origin starts, while it runs and after it exits. They
-never wait for replicas. A replica that falls too far behind for the stream receives the whole map
-again. On standard error, the command reports each replica that joins, with its position, and each
-replica that leaves, with the reason; --quiet suppresses these lines.
+never wait for replicas. A replica that falls behind by more than the stream holds receives the
+whole map again. On standard error, the command reports each replica that joins, with its
+position, and each replica that leaves, with the reason; --quiet suppresses these lines.
 
 A unix socket has mode 0600. Over TCP, the origin serves every client that can connect, except
 with --secret-file. TCP is not encrypted: between machines, use a tunnel (WireGuard, ssh -L).

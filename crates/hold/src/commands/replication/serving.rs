@@ -64,11 +64,11 @@ pub struct Serve {
 /// How threads wait for the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Loop {
-    /// One system call for each replica, by the thread itself
+    /// epoll, with one system call for each replica
     Epoll,
-    /// The same, with a pool of threads for the calls
+    /// epoll, with a pool of threads for the system calls
     Pool,
-    /// io_uring, one call for many replicas; epoll if the system has no io_uring
+    /// io_uring, with one system call for many replicas; epoll if io_uring is not available
     Uring,
 }
 

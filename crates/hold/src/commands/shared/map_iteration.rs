@@ -28,7 +28,7 @@ pub struct MapIteration {
     #[arg(long, short = 'l', value_name = "N")]
     limit: Option<u64>,
 
-    /// Print the page that begins at CURSOR (0 is the first page), and the next page's cursor
+    /// Print the page that begins at CURSOR (0 for the first page), and the cursor of the next page
     #[arg(long, value_name = "CURSOR", requires = "limit")]
     cursor: Option<u64>,
 

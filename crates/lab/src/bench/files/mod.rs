@@ -99,7 +99,7 @@ pub struct Args {
         help_heading = "The measurement")]
     plot: Option<PathBuf>,
 
-    /// Create DIR with COUNT files in the --layout, and do nothing else
+    /// Create DIR with COUNT files in the --layout, and exit
     #[arg(long, value_name = "COUNT", conflicts_with_all = ["matrix", "plot", "address"],
         value_parser = clap::value_parser!(u64).range(1..=100_000_000), help_heading = "A directory for tests")]
     make: Option<u64>,

@@ -65,7 +65,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 64)]
     sample: u64,
 
-    /// The file for collected lines; overwritten
+    /// The file for collected lines, which is overwritten
     #[arg(long, value_name = "FILE", default_value = "/dev/null")]
     file: PathBuf,
 

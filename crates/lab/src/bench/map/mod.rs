@@ -67,7 +67,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Order::Own)]
     order: Order,
 
-    /// Phases, in this order
+    /// Phases to run, in this order
     #[arg(
         long,
         value_name = "PHASES",
