@@ -90,9 +90,10 @@ impl Trial {
         assert!(is_short || met < SPINS, "it has met the fault {met} times");
     }
 
-    /// Whether the fault of this name occurs.
+    /// Whether the fault of this name occurs: `name` or `name:error`.
     pub fn has(&self, name: &str) -> bool {
-        self.fault.as_deref().is_some_and(|fault| fault.split(':').next() == Some(name))
+        let rest = self.fault.as_deref().and_then(|fault| fault.strip_prefix(name));
+        rest.is_some_and(|rest| rest.starts_with(':'))
     }
 
     /// Whether any fault may occur.

@@ -11,6 +11,7 @@ use std::time::Duration;
 /// A connection.
 pub struct Client {
     pub stream: TcpStream,
+    address: SocketAddr,
     /// Received bytes that were not processed.
     heard: Vec<u8>,
     /// The other side has reported that not all of it is there.
@@ -65,7 +66,7 @@ pub fn target(name: &[u8]) -> String {
 
 impl Client {
     pub fn to(address: SocketAddr) -> Client {
-        Client::of(TcpStream::connect(address).unwrap())
+        Client::of(TcpStream::connect(address).unwrap(), address)
     }
 
     /// One whose system takes few bytes that were not read.
@@ -73,14 +74,14 @@ impl Client {
         let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
         set_socket_recv_buffer_size(&socket, 16 << 10).unwrap();
         connect(&socket, &address).unwrap();
-        Client::of(socket.into())
+        Client::of(socket.into(), address)
     }
 
-    fn of(stream: TcpStream) -> Client {
+    fn of(stream: TcpStream, address: SocketAddr) -> Client {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
-        Client { stream, heard: Vec::new(), is_reset: false }
+        Client { stream, address, heard: Vec::new(), is_reset: false }
     }
 
     #[track_caller]
@@ -202,6 +203,19 @@ impl Client {
     #[track_caller]
     pub fn get(&mut self, target: &str) -> Answer {
         self.ask("GET", target, "")
+    }
+
+    /// As [`get`](Self::get), on a new connection if this one was reset. A server resets the
+    /// connection if a file changes before the server has seen that all of it was sent, also when
+    /// the client has received it all.
+    #[track_caller]
+    pub fn get_after_change(&mut self, target: &str) -> Answer {
+        let is_said = self.try_say(request("GET", target, "").as_bytes());
+        if !is_said || (self.hear(4096) == 0 && self.is_reset) {
+            *self = Client::to(self.address);
+            self.say(request("GET", target, ""));
+        }
+        self.answer(false)
     }
 
     /// The connection has ended, and nothing more came.

@@ -100,7 +100,7 @@ fn clients(addresses: &[SocketAddr]) -> Vec<Client> {
 #[track_caller]
 fn all_see(changing: &mut Changing, clients: &mut [Client], wanted: Option<u32>) {
     for client in clients.iter_mut() {
-        assert_eq!(changing.version(&client.get("/it")), wanted);
+        assert_eq!(changing.version(&client.get_after_change("/it")), wanted);
     }
 }
 
@@ -161,7 +161,7 @@ fn nothing_is_stale_for_longer_than_is_allowed() {
         all_see(&mut changing, &mut clients, Some(100));
         changing.replace("it", 101);
         for client in &mut clients {
-            let seen = changing.version(&client.get("/it"));
+            let seen = changing.version(&client.get_after_change("/it"));
             assert!(matches!(seen, Some(100 | 101)), "{seen:?}");
         }
         served.finish();
