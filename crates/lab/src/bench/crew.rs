@@ -6,7 +6,7 @@
 //! the run, and all processes with it.
 
 use crate::workload::{
-    Result, Trouble,
+    Result, RunError,
     clock::{now_ns, spin_until},
     pin::{self, Cpus},
     say,
@@ -89,7 +89,7 @@ impl Crew {
         for worker in &mut self.workers {
             let status = worker.wait()?;
             if !status.success() {
-                return Err(Trouble::new(format!("{} failed: {status}", worker.name)));
+                return Err(RunError::new(format!("{} failed: {status}", worker.name)));
             }
         }
         Ok(())
@@ -105,10 +105,10 @@ impl Crew {
         }
     }
 
-    /// Trouble if a process has died, or after Ctrl-C.
+    /// An error if a process has died, or after Ctrl-C.
     fn look(&mut self) -> Result<()> {
         if self.interrupt.came() {
-            return Err(Trouble::Interrupted);
+            return Err(RunError::Interrupted);
         }
         for worker in &mut self.workers {
             if let Some(status) = worker.ended()? {
@@ -119,8 +119,8 @@ impl Crew {
     }
 }
 
-fn ended(worker: &Worker, status: ExitStatus) -> Trouble {
-    Trouble::new(format!("{} ended in the middle of its work: {status}", worker.name))
+fn ended(worker: &Worker, status: ExitStatus) -> RunError {
+    RunError::new(format!("{} ended in the middle of its work: {status}", worker.name))
 }
 
 /// The process's side: its job, once it is set up to die with its starter and to run on its
@@ -138,7 +138,7 @@ pub fn perform<R: Serialize>(work: impl FnOnce(u64) -> Result<R>) -> Result<()> 
     let Some(line) = worker::command()? else { return Ok(()) };
     let start_ns = line.parse();
     let start_ns =
-        start_ns.map_err(|_| Trouble::new(format!("expected an instant, got '{line}'")))?;
+        start_ns.map_err(|_| RunError::new(format!("expected an instant, got '{line}'")))?;
     spin_until(start_ns);
     let report = work(start_ns)?;
     say(&serde_json::to_string(&report)?)?;

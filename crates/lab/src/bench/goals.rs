@@ -13,7 +13,7 @@ pub const NOTE: &str = "* SharedHashFile's, Localmemcache's, Olive's and libworl
 /// A predecessor's result and the goal of this project in terms of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Goal {
-    /// The figure, in the metric's unit.
+    /// The number, in the metric's unit.
     pub theirs: f64,
     /// Ours divided by theirs should be at least this, or at most, if less is better.
     pub ratio: f64,

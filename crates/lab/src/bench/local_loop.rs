@@ -3,7 +3,7 @@
 
 use super::{goals, table};
 use crate::workload::{
-    Result, Trouble,
+    Result, RunError,
     latency::show,
     results::{COMMONHOLD, Results},
     temporary::TemporaryHold,
@@ -39,12 +39,12 @@ pub struct Args {
 /// Runs the loop.
 pub fn measure(args: &Args) -> Result<Results> {
     if args.runs == 0 || args.keys == 0 || args.turns == 0 {
-        return Err(Trouble::new("expected at least 1 for --turns, --keys and --runs"));
+        return Err(RunError::new("expected at least 1 for --turns, --keys and --runs"));
     }
     let own = || PathBuf::from(format!("./bench-loop-{}.hold", std::process::id()));
     let path = args.path.clone().unwrap_or_else(own);
     let temporary = TemporaryHold::create(&path, None, false)
-        .map_err(|trouble| Trouble::new(format!("{trouble} (use another file: --path FILE)")))?;
+        .map_err(|error| RunError::new(format!("{error} (use another file: --path FILE)")))?;
     let map = temporary.hold().maps().open_or_create("loop", MapOptions::general())?;
     let mut seconds = Vec::new();
     for run in 0..args.runs {
@@ -74,7 +74,7 @@ fn turn(map: &Map, args: &Args, seed: u64) -> Result<f64> {
     }
     let seconds = begin.elapsed().as_secs_f64();
     if wrong > 0 {
-        return Err(Trouble::new(format!("{wrong} of {} gets were wrong", args.turns)));
+        return Err(RunError::new(format!("{wrong} of {} gets were wrong", args.turns)));
     }
     Ok(seconds)
 }

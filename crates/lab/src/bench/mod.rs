@@ -33,7 +33,7 @@ mod replicate;
 mod table;
 mod timeline;
 
-use crate::workload::{Result, Trouble, results::Results, say};
+use crate::workload::{Result, RunError, results::Results, say};
 use commonhold_terminal::help::flowing;
 use std::process::ExitCode;
 
@@ -86,7 +86,7 @@ pub fn run(args: &Args, json: bool) -> commonhold_terminal::failure::Result<Exit
         Workload::Replicate(args) => replicate::run(args, json),
         Workload::Files(args) => files::run(args, json),
     };
-    done.map(|()| ExitCode::SUCCESS).map_err(Trouble::into_failure)
+    done.map(|()| ExitCode::SUCCESS).map_err(RunError::into_failure)
 }
 
 /// Prints `results` as JSON, or as the `lines` for people.

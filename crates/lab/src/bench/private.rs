@@ -5,7 +5,7 @@
 
 use super::{goals, table};
 use crate::workload::{
-    Result, Trouble,
+    Result, RunError,
     random::Permutation,
     results::{COMMONHOLD, Results, median},
     temporary::TemporaryHold,
@@ -64,7 +64,7 @@ impl Args {
 /// Fills both maps and takes turns in reading them.
 pub fn measure(args: &Args) -> Result<Results> {
     if args.key_size < 8 || args.keys == 0 || args.gets == 0 || args.rounds == 0 {
-        return Err(Trouble::new(
+        return Err(RunError::new(
             "expected at least 8 for --key-size, and at least 1 for all others",
         ));
     }
@@ -147,7 +147,9 @@ fn timed(args: &Args, round: usize, get: &mut impl Get) -> Result<f64> {
         args.key(number, &mut key);
         let wanted = (args.value_size > 0).then_some(number as u8);
         if get(&key)? != Some(wanted) {
-            return Err(Trouble::new(format!("key {number} was not found, or its value is wrong")));
+            return Err(RunError::new(format!(
+                "key {number} was not found, or its value is wrong"
+            )));
         }
     }
     Ok(args.gets as f64 / begin.elapsed().as_secs_f64())

@@ -5,7 +5,7 @@
 //! not count; messages after the last one count for that.
 
 use crate::workload::{
-    Result, Trouble,
+    Result, RunError,
     latency::{Latencies, Packed},
 };
 use serde::{Deserialize, Serialize};
@@ -27,7 +27,7 @@ pub struct Span {
 
 impl Span {
     /// # Errors
-    /// Trouble if nothing is to be measured, or in too many intervals.
+    /// An error if nothing is to be measured, or in too many intervals.
     pub fn new(warm_up: Duration, seconds: f64, interval: Duration) -> Result<Span> {
         let span = Span {
             warm_up_ns: warm_up.as_nanos() as u64,
@@ -35,12 +35,12 @@ impl Span {
             interval_ns: interval.as_nanos().max(1) as u64,
         };
         if interval.is_zero() {
-            return Err(Trouble::new("expected an --interval of more than 0"));
+            return Err(RunError::new("expected an --interval of more than 0"));
         }
         match span.count() {
-            0 => Err(Trouble::new("expected --seconds of more than 0")),
+            0 => Err(RunError::new("expected --seconds of more than 0")),
             1..=MOST => Ok(span),
-            count => Err(Trouble::new(format!(
+            count => Err(RunError::new(format!(
                 "expected at most {MOST} intervals, got {count}; raise --interval or lower \
                  --seconds"
             ))),

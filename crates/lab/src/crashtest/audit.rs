@@ -11,11 +11,11 @@ use super::plan::{
 use super::reader::counter_value;
 use super::supervisor::Supervisor;
 use super::value::Kind;
-use crate::workload::{Result, Trouble};
+use crate::workload::{Result, RunError};
 use commonhold::Hold;
 use commonhold::hold::CheckReport;
 
-/// Compares everything; trouble at the first difference.
+/// Compares everything; fails at the first difference.
 pub fn audit(supervisor: &mut Supervisor) -> Result<()> {
     supervisor.report.recovered += supervisor.hold.sweep()? as u64;
     check(supervisor.hold)?;
@@ -41,7 +41,7 @@ pub fn check(hold: &Hold) -> Result<()> {
     if ok && problems.is_empty() && allocated == reachable && in_flight == 0 {
         return Ok(());
     }
-    Err(Trouble::new(format!(
+    Err(RunError::new(format!(
         "check at rest: {allocated} allocated, {reachable} reachable, {in_flight} in flight; {}",
         problems.join("; ")
     )))
@@ -73,7 +73,7 @@ fn compare_counters(supervisor: &mut Supervisor, maps: &Maps) -> Result<()> {
             let value = maps.counts.get(&key)?;
             let there = counter_value(&key, plain, value.as_deref())?;
             ahead += there.checked_sub(acknowledged).ok_or_else(|| {
-                Trouble::new(format!(
+                RunError::new(format!(
                     "{key}: expected {acknowledged}, the acknowledged changes, got {there}"
                 ))
             })?;
@@ -81,7 +81,7 @@ fn compare_counters(supervisor: &mut Supervisor, maps: &Maps) -> Result<()> {
     }
     let deaths = ledger.sum(INCARNATION)?;
     if ahead > deaths {
-        return Err(Trouble::new(format!(
+        return Err(RunError::new(format!(
             "counters are {ahead} too high; lanes were taken up {deaths} times only"
         )));
     }
@@ -98,7 +98,7 @@ fn compare_growing(supervisor: &Supervisor, maps: &Maps) -> Result<()> {
             for number in 0..added {
                 let key = growing_key(which, lane, number);
                 if map.get(&key)? != Some(growing_value(which, &key)) {
-                    return Err(Trouble::new(format!(
+                    return Err(RunError::new(format!(
                         "map {}, lane {lane}: key {number} of {added} is lost or wrong",
                         GROWING[which]
                     )));
@@ -107,7 +107,7 @@ fn compare_growing(supervisor: &Supervisor, maps: &Maps) -> Result<()> {
         }
         let (len, met) = (map.len()?, map.iter().count() as u64);
         if len != sum || met != sum {
-            return Err(Trouble::new(format!(
+            return Err(RunError::new(format!(
                 "map {}: {sum} keys were added, len is {len}, iteration finds {met}",
                 GROWING[which]
             )));
@@ -132,11 +132,11 @@ fn restore_backup(supervisor: &mut Supervisor) -> Result<()> {
         let (key, value) = pair?;
         Kind::General
             .read(&key, &value)
-            .map_err(|why| Trouble::new(format!("backup: key {key:02x?}: {why}")))?;
+            .map_err(|why| RunError::new(format!("backup: key {key:02x?}: {why}")))?;
     }
     let words = restored.maps().open(Kind::Word.map_name())?.len()?;
     if words > u64::from(supervisor.ledger.lanes()) * KEYS {
-        return Err(Trouble::new(format!("backup: map word has {words} keys")));
+        return Err(RunError::new(format!("backup: map word has {words} keys")));
     }
     restored.close()?;
     commonhold::hold::remove(&path, true)?;

@@ -8,7 +8,7 @@ use super::faults;
 use super::messages;
 use super::plan::{Ledger, Maps, Order};
 use super::value::Kind;
-use crate::workload::{Result, Trouble};
+use crate::workload::{Result, RunError};
 use commonhold::Hold;
 use commonhold::map::MapOptions;
 
@@ -56,7 +56,7 @@ fn check(hold: &Hold) -> Result<()> {
     if report.ok && report.problems.is_empty() {
         return Ok(());
     }
-    Err(Trouble::new(format!("check, while others work: {}", report.problems.join("; "))))
+    Err(RunError::new(format!("check, while others work: {}", report.problems.join("; "))))
 }
 
 fn look_around(hold: &Hold) -> Result<()> {
@@ -67,7 +67,10 @@ fn look_around(hold: &Hold) -> Result<()> {
     }
     let alive = hold.participants()?.iter().filter(|p| p.alive).count();
     if alive == 0 || stat.maps == 0 {
-        return Err(Trouble::new(format!("stat reports {} maps, {alive} participants", stat.maps)));
+        return Err(RunError::new(format!(
+            "stat reports {} maps, {alive} participants",
+            stat.maps
+        )));
     }
     Ok(())
 }

@@ -9,9 +9,9 @@ use super::plan::{
     own_key,
 };
 use super::value::Kind;
-use crate::workload::{Result, Trouble};
+use crate::workload::{Result, RunError};
 
-/// Updates the ledger of `lane` from the maps; trouble if something was lost, torn or invented.
+/// Updates the ledger of `lane` from the maps; fails if something was lost, torn or invented.
 /// `died` means that a change may have been cut off. Returns the number of changes found ahead of
 /// the ledger.
 pub fn reconcile(lane: u32, ledger: &Ledger, maps: &Maps, died: bool) -> Result<u64> {
@@ -37,7 +37,7 @@ pub fn reconcile(lane: u32, ledger: &Ledger, maps: &Maps, died: bool) -> Result<
         1
     };
     if ahead > allowed {
-        return Err(Trouble::new(format!(
+        return Err(RunError::new(format!(
             "lane {lane}: {ahead} unacknowledged changes are in the maps; its process can have \
              left {allowed} at most"
         )));
@@ -52,7 +52,7 @@ fn look(maps: &Maps, kind: Kind, lane: u32, index: u64, known: Known) -> Result<
     let value = maps.own(kind).get(&key)?;
     let wrong = |what: String| {
         let map = kind.map_name();
-        Err(Trouble::new(format!("map {map}, lane {lane}, key {index}: {what}; known: {known:?}")))
+        Err(RunError::new(format!("map {map}, lane {lane}, key {index}: {what}; known: {known:?}")))
     };
     let Some(value) = value else {
         return match known.present {
@@ -77,7 +77,7 @@ fn reconcile_growing(lane: u32, ledger: &Ledger, maps: &Maps, which: usize) -> R
     let Some(value) = maps.growing[which].get(&key)? else { return Ok(0) };
     if value != growing_value(which, &key) {
         let name = GROWING[which];
-        return Err(Trouble::new(format!("map {name}, lane {lane}, key {added}: a wrong value")));
+        return Err(RunError::new(format!("map {name}, lane {lane}, key {added}: a wrong value")));
     }
     ledger.set_head(lane, grown(which), added + 1)?;
     Ok(1)

@@ -6,7 +6,7 @@
 use super::plan::{LANES_EACH, Ledger, Order, PLACES, Role};
 use super::report::Report;
 use crate::workload::{
-    Result, Trouble,
+    Result, RunError,
     clock::now_ns,
     worker::{self, Worker, was_killed},
 };
@@ -47,7 +47,7 @@ impl Crew {
         let readers = (0..readers).map(|r| Role::Reader { read_only: r % 2 == 0 });
         let roles: Vec<Role> = writers.chain(readers).chain([Role::Caretaker]).collect();
         if roles.len() as u64 > PLACES {
-            return Err(Trouble::new(format!("at most {PLACES} processes, one is the caretaker")));
+            return Err(RunError::new(format!("at most {PLACES} processes, one is the caretaker")));
         }
         let mut crew = Crew { members: Vec::new(), seed };
         for (place, role) in (0..).zip(roles) {
@@ -70,12 +70,12 @@ impl Crew {
         Ok(())
     }
 
-    /// Trouble if any process has ended by itself or makes no progress.
+    /// An error if any process has ended by itself or makes no progress.
     pub fn look_after(&mut self, ledger: &Ledger) -> Result<()> {
         for member in &mut self.members {
             if member.worker.ended()?.is_some() {
                 member.end(false)?;
-                return Err(Trouble::new(format!("{} ended early", member.worker.name)));
+                return Err(RunError::new(format!("{} ended early", member.worker.name)));
             }
             member.watch(ledger)?;
         }
@@ -136,10 +136,10 @@ impl Member {
         matches!(self.order.role, Role::Reader { .. })
     }
 
-    /// Trouble if it has written a line, which workers do only after an error.
+    /// An error if it has written a line, which workers do only after an error.
     pub fn listen(&self) -> Result<()> {
         match self.worker.lines().try_recv() {
-            Ok(words) => Err(Trouble::new(format!("{}: {words}", self.worker.name))),
+            Ok(words) => Err(RunError::new(format!("{}: {words}", self.worker.name))),
             Err(_) => Ok(()),
         }
     }
@@ -150,7 +150,7 @@ impl Member {
             self.worker.kill()?;
         }
         match self.worker.lines().recv_timeout(PATIENCE) {
-            Ok(words) => return Err(Trouble::new(format!("{}: {words}", self.worker.name))),
+            Ok(words) => return Err(RunError::new(format!("{}: {words}", self.worker.name))),
             Err(RecvTimeoutError::Disconnected) => {}
             Err(RecvTimeoutError::Timeout) => return Err(self.hangs("does not finish")),
         }
@@ -179,10 +179,10 @@ impl Member {
         matches!(self.order.role, Role::Writer { .. })
     }
 
-    fn hangs(&self, how: &str) -> Trouble {
+    fn hangs(&self, how: &str) -> RunError {
         let Worker { name, .. } = &self.worker;
         let seconds = PATIENCE.as_secs();
-        Trouble::new(format!("{name} (pid {}) {how} for {seconds} s", self.worker.pid()))
+        RunError::new(format!("{name} (pid {}) {how} for {seconds} s", self.worker.pid()))
     }
 }
 

@@ -7,7 +7,7 @@
 //! are findings.
 
 use super::plan::{Ledger, Order};
-use crate::workload::{Result, Trouble, worker::Worker};
+use crate::workload::{Result, RunError, worker::Worker};
 use commonhold::map::MapOptions;
 use commonhold::{ErrorKind, Hold};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
@@ -28,9 +28,9 @@ pub fn open(order: &Order, read_only: bool) -> Result<Hold> {
 }
 
 /// Whether a fault explains this.
-pub fn explains(trouble: &Trouble) -> bool {
+pub fn explains(error: &RunError) -> bool {
     use ErrorKind::{Busy, Damaged, Full, Io, Mismatch, NotFound, Permission, Reentrant, TimedOut};
-    let Trouble::Hold(error) = trouble else { return false };
+    let RunError::Hold(error) = error else { return false };
     match error.kind() {
         Busy | Full | Io | Permission | TimedOut => true,
         // A named fault may be any error of its call, and none that blames the hold. Only the
@@ -51,7 +51,7 @@ pub fn persist<T>(
 ) -> Result<Option<T>> {
     loop {
         match attempt() {
-            Err(trouble) if order.faults && explains(&trouble) => {
+            Err(error) if order.faults && explains(&error) => {
                 ledger.count_failure(order.place, thread)?;
                 if ledger.over()? {
                     return Ok(None);

@@ -10,7 +10,7 @@ use super::plan::{
     growing_value, grown, own_key,
 };
 use super::value::{Kind, Stamp};
-use crate::workload::{Result, Trouble};
+use crate::workload::{Result, RunError};
 use commonhold::Hold;
 use commonhold::map::Map;
 use std::sync::Arc;
@@ -140,7 +140,7 @@ impl Lane {
         let uid = self.maps.growing[which].add(&key, growing_value(which, &key))?;
         if uid.is_none() {
             let number = self.number;
-            return Err(Trouble::new(format!(
+            return Err(RunError::new(format!(
                 "growing map {which}, lane {number}: key {added} is there before it was added"
             )));
         }
@@ -332,7 +332,7 @@ impl Lane {
             return Ok(());
         }
         let Spot { kind, index, known, .. } = spot;
-        Err(Trouble::new(format!(
+        Err(RunError::new(format!(
             "map {}, lane {}, key {index}: {operation} answered {}; known: {known:?}",
             kind.map_name(),
             self.number,

@@ -7,7 +7,7 @@
 //!
 //! Invariant: every element is in one queue, or in flight in a live process.
 
-use crate::workload::{Result, Trouble};
+use crate::workload::{Result, RunError};
 use commonhold::channel::{Channel, ChannelOptions, Join, Policy, Received};
 use commonhold::log::{Log, LogLevel, LogOptions, Written};
 use commonhold::queue::{Element, Queue, QueueOptions};
@@ -104,7 +104,7 @@ impl Messages {
                 None => break,
                 Some(sent) if sent == number => {}
                 Some(sent) => {
-                    return Err(Trouble::new(format!("message {number} was sent as {sent}")));
+                    return Err(RunError::new(format!("message {number} was sent as {sent}")));
                 }
             }
         }
@@ -134,7 +134,7 @@ impl Messages {
             }
             if received.sequence != next || buffer != message(next) {
                 let what = format!("expected message {next}, got {}", received.sequence);
-                return Err(Trouble::new(format!("{policy:?} consumer: {what}, or it is torn")));
+                return Err(RunError::new(format!("{policy:?} consumer: {what}, or it is torn")));
             }
             next += 1;
         }
@@ -156,7 +156,7 @@ impl Messages {
     pub fn collect(&self) -> Result<()> {
         match self.log.collector() {
             Err(error) if error.kind() == ErrorKind::Busy => Ok(()),
-            collector => collector?.poll(&mut sink()).map(drop).map_err(Trouble::from),
+            collector => collector?.poll(&mut sink()).map(drop).map_err(RunError::from),
         }
     }
 
@@ -185,7 +185,7 @@ impl Messages {
         }
         match found.iter().position(|count| *count != 1) {
             None => Ok(()),
-            Some(id) => Err(Trouble::new(format!("element {id} is in {} queues", found[id]))),
+            Some(id) => Err(RunError::new(format!("element {id} is in {} queues", found[id]))),
         }
     }
 
@@ -200,14 +200,14 @@ impl Messages {
             && buffer == message(next)
         {
             true => Ok(next + 1),
-            false => Err(Trouble::new(format!("message {next} is lost or torn: {found:?}"))),
+            false => Err(RunError::new(format!("message {next} is lost or torn: {found:?}"))),
         };
         while let Some(received) = consumer.try_recv(&mut buffer)? {
             next = right(next, Some(received), &buffer)?;
         }
         let sent = self.channel.producer()?.send_timeout(&message(next), PATIENCE)?;
         if sent != Some(next) {
-            return Err(Trouble::new(format!("message {next} was sent as {sent:?}")));
+            return Err(RunError::new(format!("message {next} was sent as {sent:?}")));
         }
         let received = consumer.recv_timeout(&mut buffer, PATIENCE)?;
         right(next, received, &buffer).map(drop)
@@ -220,14 +220,14 @@ impl Messages {
             let text = String::from_utf8_lossy(&found.text);
             let mut words = text.split(' ').map(str::parse::<u64>);
             let (Some(Ok(writer)), Some(Ok(number))) = (words.next(), words.next()) else {
-                return Err(Trouble::new(format!("a line that no process wrote: {text:?}")));
+                return Err(RunError::new(format!("a line that no process wrote: {text:?}")));
             };
             if text != line(writer, number) {
-                return Err(Trouble::new(format!("a torn line: {text:?}")));
+                return Err(RunError::new(format!("a torn line: {text:?}")));
             }
             let before = last.insert((writer, found.thread), number);
             if before.is_some_and(|before| before >= number) {
-                return Err(Trouble::new(format!(
+                return Err(RunError::new(format!(
                     "writer {writer}: line {number} is out of order"
                 )));
             }
@@ -271,7 +271,7 @@ fn stamp(element: &Element<'_>, queue: &str) -> Result<()> {
     element.read(0, &mut bytes)?;
     let count = u64::from_le_bytes(bytes[8..16].try_into().expect("8 bytes"));
     if queue != LOST && bytes != stamped(id, count) {
-        return Err(Trouble::new(format!("element {id} in queue {queue}: {bytes:02x?}")));
+        return Err(RunError::new(format!("element {id} in queue {queue}: {bytes:02x?}")));
     }
     Ok(element.write(0, &stamped(id, count.wrapping_add(1)))?)
 }

@@ -34,7 +34,7 @@ mod tasks;
 mod value;
 mod writer;
 
-use crate::workload::{Result, Trouble, say, temporary::TemporaryHold, worker};
+use crate::workload::{Result, RunError, say, temporary::TemporaryHold, worker};
 use commonhold_terminal::failure::{Failure, NO};
 use commonhold_terminal::{interrupt, interrupt::Interrupt};
 use crew::Paths;
@@ -93,12 +93,12 @@ pub struct Args {
 /// Runs the test, or one of its processes.
 pub fn run(args: &Args, json: bool) -> commonhold_terminal::failure::Result<ExitCode> {
     if let Some(order) = &args.worker {
-        return work(order).map_err(Trouble::into_failure);
+        return work(order).map_err(RunError::into_failure);
     }
     if !(0.0..=1e7).contains(&args.seconds) {
         return Err(Failure::usage("expected --seconds between 0 and 10000000"));
     }
-    test(args, json).map_err(Trouble::into_failure)
+    test(args, json).map_err(RunError::into_failure)
 }
 
 /// A worker's life; it reports an error on standard output, for the supervisor.
@@ -117,8 +117,8 @@ fn work(order: &str) -> Result<ExitCode> {
     };
     match done {
         Ok(()) => Ok(ExitCode::SUCCESS),
-        Err(trouble) => {
-            say(&trouble.to_string())?;
+        Err(error) => {
+            say(&error.to_string())?;
             Ok(NO.into())
         }
     }
@@ -137,18 +137,18 @@ fn test(args: &Args, json: bool) -> Result<ExitCode> {
     report.seconds = begin.elapsed().as_secs_f64();
     report.interrupted = interrupt.came();
     match done {
-        Err(Trouble::ReaderGone) => return Err(Trouble::ReaderGone),
+        Err(RunError::ReaderGone) => return Err(RunError::ReaderGone),
         // One of its processes may have received the signal before this one.
-        Err(Trouble::Interrupted) if interrupt.comes_within(interrupt::MOMENT) => {
+        Err(RunError::Interrupted) if interrupt.comes_within(interrupt::MOMENT) => {
             (report.passed, report.interrupted) = (true, true);
         }
-        Err(Trouble::Interrupted) => {
+        Err(RunError::Interrupted) => {
             report
                 .problems
                 .push("a process was ended by a signal that was not meant for the run".into());
         }
-        Err(trouble @ (Trouble::Text(_) | Trouble::Hold(_))) => {
-            report.problems.push(trouble.to_string());
+        Err(error @ (RunError::Text(_) | RunError::Hold(_))) => {
+            report.problems.push(error.to_string());
         }
         Ok(()) => report.passed = true,
     }

@@ -10,7 +10,7 @@ use super::plan::{
     growing_key, growing_value, grown, hot_key, own_key, owner_of, updated, updated_key,
 };
 use super::value::Kind;
-use crate::workload::{Result, Trouble};
+use crate::workload::{Result, RunError};
 use commonhold::map::{Map, Uid, Values};
 use std::collections::HashMap;
 
@@ -115,7 +115,7 @@ impl Reader {
         let hits = self.maps.own(kind).get_many(&keys, &mut self.values)?;
         let there = (0..count).filter(|at| self.values.get(*at).is_some()).count();
         if hits != there {
-            return Err(Trouble::new(format!(
+            return Err(RunError::new(format!(
                 "get_many reported {hits} hits and returned {there}"
             )));
         }
@@ -138,7 +138,7 @@ impl Reader {
         let now = counter_value(&key, plain, value.as_deref())?;
         let last = self.counters.insert(key.clone(), now).unwrap_or(0);
         if now < last.max(acknowledged) {
-            return Err(Trouble::new(format!(
+            return Err(RunError::new(format!(
                 "{key} is {now}; this reader saw {last} before, and {acknowledged} changes were \
                  acknowledged before it read"
             )));
@@ -150,11 +150,11 @@ impl Reader {
         let key = hot_key(self.rng.u64(..HOT));
         let Some(value) = self.maps.own(Kind::General).get(&key)? else { return Ok(()) };
         let read = Kind::General.read(key.as_bytes(), &value);
-        let stamp = read.map_err(|why| Trouble::new(format!("{key}: {why}")))?;
+        let stamp = read.map_err(|why| RunError::new(format!("{key}: {why}")))?;
         // Each writer's numbers grow, and no writer writes an old value again.
         let last = self.hot.insert((key.clone(), stamp.writer), stamp.number).unwrap_or(0);
         if stamp.number < last {
-            return Err(Trouble::new(format!(
+            return Err(RunError::new(format!(
                 "{key}: writer {} went back from {last} to {}",
                 stamp.writer, stamp.number
             )));
@@ -175,7 +175,7 @@ impl Reader {
             return Ok(());
         }
         let (name, what) = (GROWING[which], if value.is_some() { "wrong" } else { "lost" });
-        Err(Trouble::new(format!("map {name}, lane {lane}: key {number} of {added} is {what}")))
+        Err(RunError::new(format!("map {name}, lane {lane}: key {number} of {added} is {what}")))
     }
 
     /// Keys that are never deleted keep their uid for good.
@@ -232,7 +232,7 @@ impl Reader {
             }
         }
         match wanted.into_iter().find(|(_, times)| *times != 1) {
-            Some(((lane, index), times)) => Err(Trouble::new(format!(
+            Some(((lane, index), times)) => Err(RunError::new(format!(
                 "iteration of map general met lane {lane}, key {index}, {times} times; it was \
                  there throughout"
             ))),
@@ -244,12 +244,12 @@ impl Reader {
         let lanes = u64::from(self.ledger.lanes());
         let len = self.maps.own(Kind::Word).len()?;
         if len > lanes * KEYS {
-            return Err(Trouble::new(format!("map word has {len} keys of {}", lanes * KEYS)));
+            return Err(RunError::new(format!("map word has {len} keys of {}", lanes * KEYS)));
         }
         for key in self.maps.own(Kind::Word).keys() {
             let key = key?;
             if key.len() != 4 {
-                return Err(Trouble::new(format!("map word has a key {key:02x?}")));
+                return Err(RunError::new(format!("map word has a key {key:02x?}")));
             }
         }
         Ok(())
@@ -257,10 +257,10 @@ impl Reader {
 }
 
 impl Spot {
-    fn wrong(&self, operation: &str, what: &str) -> Trouble {
+    fn wrong(&self, operation: &str, what: &str) -> RunError {
         let Spot { kind, lane, index, .. } = self;
         let map = kind.map_name();
-        Trouble::new(format!("map {map}, lane {lane}, key {index}: {operation} {what}"))
+        RunError::new(format!("map {map}, lane {lane}, key {index}: {operation} {what}"))
     }
 }
 
@@ -294,8 +294,8 @@ fn judge(
 
 /// Whether a pair met in passing in the general map is whole.
 fn whole(operation: &str, key: &[u8], value: &[u8]) -> Result<()> {
-    let trouble = |why| Trouble::new(format!("{operation}: key {key:02x?}: {why}"));
-    Kind::General.read(key, value).map(drop).map_err(trouble)
+    let error = |why| RunError::new(format!("{operation}: key {key:02x?}: {why}"));
+    Kind::General.read(key, value).map(drop).map_err(error)
 }
 
 /// The number in a counter of either sort.
@@ -303,12 +303,12 @@ pub fn counter_value(key: &str, plain: bool, value: Option<&[u8]>) -> Result<u64
     let Some(value) = value else { return Ok(0) };
     if !plain {
         let read = Kind::Cells.read(key.as_bytes(), value);
-        return read.map(|s| s.number).map_err(|why| Trouble::new(format!("{key}: {why}")));
+        return read.map(|s| s.number).map_err(|why| RunError::new(format!("{key}: {why}")));
     }
     let bytes = <[u8; 8]>::try_from(value);
     bytes
         .map(u64::from_le_bytes)
-        .map_err(|_| Trouble::new(format!("{key} is not a counter: {value:?}")))
+        .map_err(|_| RunError::new(format!("{key} is not a counter: {value:?}")))
 }
 
 #[cfg(test)]

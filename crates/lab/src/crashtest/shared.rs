@@ -10,7 +10,7 @@ use super::plan::{
     scratch_value, updated, updated_key,
 };
 use super::value::{Kind, Stamp};
-use crate::workload::{Result, Trouble};
+use crate::workload::{Result, RunError};
 use commonhold::ErrorKind;
 use commonhold::map::Map;
 
@@ -43,13 +43,13 @@ impl Shared {
         let now = match uid {
             // Counters are never deleted, so their uids stay.
             Some(uid) => counts.increment_uid(uid, &key, 1)?.ok_or_else(|| {
-                Trouble::new(format!("{key}: increment_uid did not find it under its uid {uid}"))
+                RunError::new(format!("{key}: increment_uid did not find it under its uid {uid}"))
             })?,
             None => counts.increment(&key, 1)?,
         } as u64;
         let last = std::mem::replace(&mut self.last[which as usize], now);
         if now <= last {
-            return Err(Trouble::new(format!("{key} went from {last} to {now} by an increment")));
+            return Err(RunError::new(format!("{key} went from {last} to {now} by an increment")));
         }
         let done = lane.ledger.head(lane.number, counted(which))? + 1;
         lane.ledger.set_head(lane.number, counted(which), done)
@@ -70,10 +70,10 @@ impl Shared {
             Kind::Cells.write(key.as_bytes(), Stamp { number, writer: 0 }, &mut new);
             Some(new)
         })?;
-        let now = seen.map_err(|why| Trouble::new(format!("{key}: {why}")))? + 1;
+        let now = seen.map_err(|why| RunError::new(format!("{key}: {why}")))? + 1;
         let last = std::mem::replace(&mut self.last_updated[which as usize], now);
         if now <= last {
-            return Err(Trouble::new(format!("{key} went from {last} to {now} by an update")));
+            return Err(RunError::new(format!("{key} went from {last} to {now} by an update")));
         }
         let done = lane.ledger.head(lane.number, updated(which))? + 1;
         lane.ledger.set_head(lane.number, updated(which), done)
@@ -108,7 +108,7 @@ impl Shared {
             }
         };
         match old.map(|value| Kind::General.read(key.as_bytes(), &value)) {
-            Some(Err(why)) => Err(Trouble::new(format!("key {key}: {why}"))),
+            Some(Err(why)) => Err(RunError::new(format!("key {key}: {why}"))),
             _ => Ok(()),
         }
     }
@@ -123,7 +123,7 @@ impl Shared {
             Ok(()) => self.scratch[which] = Some(map),
             // Another lane dropped it: the next step creates it again.
             Err(ScratchEnd::Gone) => {}
-            Err(ScratchEnd::Wrong(trouble)) => return Err(trouble),
+            Err(ScratchEnd::Wrong(error)) => return Err(error),
         }
         Ok(())
     }
@@ -131,7 +131,7 @@ impl Shared {
 
 enum ScratchEnd {
     Gone,
-    Wrong(Trouble),
+    Wrong(RunError),
 }
 
 impl From<commonhold::Error> for ScratchEnd {
@@ -171,7 +171,7 @@ fn prove(key: &[u8], value: &[u8], which: usize) -> std::result::Result<(), Scra
         return Ok(());
     }
     let name = SCRATCH[which];
-    Err(ScratchEnd::Wrong(Trouble::new(format!(
+    Err(ScratchEnd::Wrong(RunError::new(format!(
         "map {name}: key {key:02x?} has value {value:02x?}, which was not written for it"
     ))))
 }

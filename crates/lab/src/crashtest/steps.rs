@@ -14,7 +14,7 @@ use super::reader::Reader;
 use super::report::Report;
 use super::tasks::{self, Task};
 use crate::workload::{
-    Result, Trouble, say,
+    Result, RunError, say,
     temporary::TemporaryHold,
     worker::{self, Worker, was_killed},
 };
@@ -61,12 +61,12 @@ pub fn work(case: &Case) -> Result<ExitCode> {
     let ledger = Ledger::open(&order)?;
     match Task::all()[case.task].perform(&case.hold, ledger, &case.folder, case.seed) {
         Ok(()) => Ok(ExitCode::SUCCESS),
-        Err(trouble) if std::env::var_os(FAULT).is_some() && faults::explains(&trouble) => {
+        Err(error) if std::env::var_os(FAULT).is_some() && faults::explains(&error) => {
             Ledger::open(&order)?.count_failure(order.place, 0)?;
             Ok(ExitCode::SUCCESS)
         }
-        Err(trouble) => {
-            say(&trouble.to_string())?;
+        Err(error) => {
+            say(&error.to_string())?;
             Ok(NO.into())
         }
     }
@@ -233,7 +233,7 @@ impl Run<'_> {
         self.report.step_cases += 1;
         if worker.stands_still()? {
             for _ in 0..READS {
-                self.reader.step().map_err(|trouble| during(what, &trouble))?;
+                self.reader.step().map_err(|error| during(what, &error))?;
             }
             if seed.is_multiple_of(2) {
                 worker.go_on()?;
@@ -279,7 +279,7 @@ impl Run<'_> {
     /// Waits for its end; returns whether it was killed. Its last lines are a finding.
     fn ended(&self, worker: &mut Worker, what: &str) -> Result<bool> {
         if let Ok(words) = worker.lines().recv() {
-            return Err(Trouble::new(format!("{what}: {words}")));
+            return Err(RunError::new(format!("{what}: {words}")));
         }
         let status = worker.wait()?;
         if !status.success() && !was_killed(status) {
@@ -290,21 +290,21 @@ impl Run<'_> {
 
     /// Recovers and compares everything.
     fn reconciled(&mut self, what: &str) -> Result<()> {
-        let here = |trouble: Trouble| during(what, &trouble);
+        let here = |error: RunError| during(what, &error);
         self.report.recovered += self.hold.sweep().map_err(|e| here(e.into()))? as u64;
         check(self.hold).map_err(here)?;
         let maps = Maps::open(self.hold)?;
         self.report.unheard += reconcile(0, self.ledger, &maps, true).map_err(here)?;
         Messages::open(self.hold).and_then(|messages| messages.look()).map_err(here)?;
         match tasks::look(self.hold).map_err(here)? {
-            Some(wrong) => Err(here(Trouble::new(wrong))),
+            Some(wrong) => Err(here(RunError::new(wrong))),
             None => Ok(()),
         }
     }
 }
 
-fn during(what: &str, trouble: &Trouble) -> Trouble {
-    Trouble::new(format!("{what}: {trouble}"))
+fn during(what: &str, error: &RunError) -> RunError {
+    RunError::new(format!("{what}: {error}"))
 }
 
 /// Ends the program if a case hangs: the supervisor itself reads and sweeps, so it cannot do this.

@@ -10,7 +10,7 @@ use super::crew::{Crew, Member, PATIENCE, Paths};
 use super::faults;
 use super::plan::{GROWING, Ledger, Maps, grown};
 use super::report::Report;
-use crate::workload::{Result, Trouble, clock::now_ns, random::log_uniform};
+use crate::workload::{Result, RunError, clock::now_ns, random::log_uniform};
 use commonhold::Hold;
 use commonhold_terminal::interrupt::Interrupt;
 use std::time::{Duration, Instant};
@@ -222,7 +222,7 @@ impl<'a> Supervisor<'a> {
             if self.ledger.progress(place, 0)? >= begin + READS {
                 waited_for.pop();
             } else if now_ns() > deadline_ns {
-                return Err(Trouble::new(format!(
+                return Err(RunError::new(format!(
                     "the reader at place {place} makes no progress while a writer is stopped"
                 )));
             } else {

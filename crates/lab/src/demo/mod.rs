@@ -21,7 +21,7 @@ mod summary;
 mod work;
 mod writer;
 
-use crate::workload::{Result, Trouble, board::Board, say, temporary::TemporaryHold};
+use crate::workload::{Result, RunError, board::Board, say, temporary::TemporaryHold};
 use commonhold::map::MapOptions;
 use commonhold_terminal::failure::{Failure, NO, complain};
 use commonhold_terminal::interrupt::{self, Interrupt};
@@ -60,7 +60,7 @@ pub fn run(args: &Args, json: bool) -> commonhold_terminal::failure::Result<Exit
         }
         None => watched(args, json),
     };
-    done.map_err(Trouble::into_failure)
+    done.map_err(RunError::into_failure)
 }
 
 fn work(order: &str) -> Result<()> {
@@ -74,8 +74,8 @@ fn work(order: &str) -> Result<()> {
 fn watched(args: &Args, json: bool) -> Result<ExitCode> {
     let interrupt = Interrupt::watch()?;
     match show(args, json, &interrupt) {
-        Err(trouble) if interrupt.came() => {
-            complain(&trouble.to_string());
+        Err(error) if interrupt.came() => {
+            complain(&error.to_string());
             Ok(ExitCode::from(interrupt::EXIT_CODE))
         }
         result => result,

@@ -2,7 +2,7 @@
 //!
 //! Invariant: the order of records is that of the file; a record's number is its place in it.
 
-use crate::workload::{Result, Trouble};
+use crate::workload::{Result, RunError};
 
 const FILE: &str = include_str!("../../../../data/unicode-names.tsv");
 
@@ -23,7 +23,7 @@ pub fn all() -> Result<Vec<Character>> {
 fn parse((number, line): (usize, &'static str)) -> Result<Character> {
     match line.split_once('\t') {
         Some((code_point, name)) if !code_point.is_empty() => Ok(Character { code_point, name }),
-        _ => Err(Trouble::new(format!(
+        _ => Err(RunError::new(format!(
             "data/unicode-names.tsv:{}: expected CODE POINT, TAB, NAME",
             number + 1
         ))),
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn a_bad_line_is_named() {
-        let trouble = parse((6, "0041 no tab")).unwrap_err();
-        assert!(trouble.to_string().contains("unicode-names.tsv:7:"), "{trouble}");
+        let error = parse((6, "0041 no tab")).unwrap_err();
+        assert!(error.to_string().contains("unicode-names.tsv:7:"), "{error}");
     }
 }

@@ -1,11 +1,11 @@
 //! The processes of the show: starting them, reading their reports, sending them signals.
 //!
 //! Invariant: only the processes that the schedule names are stopped or killed; any other end is
-//! trouble, and is reported with the process's name.
+//! an error, and is reported with the process's name.
 
-use super::reader::Told;
+use super::reader::PartReport;
 use super::work::{DONE, Order, Role};
-use crate::workload::{Result, Trouble, board::Board, clock, latency::Latencies, worker::Worker};
+use crate::workload::{Result, RunError, board::Board, clock, latency::Latencies, worker::Worker};
 use std::path::Path;
 use std::time::Duration;
 
@@ -166,26 +166,29 @@ impl Member {
         if status.success() {
             return Ok(());
         }
-        Err(Trouble::new(format!("{} ended in the middle of the show: {status}", self.worker.name)))
+        Err(RunError::new(format!(
+            "{} ended in the middle of the show: {status}",
+            self.worker.name
+        )))
     }
 }
 
 impl Seen {
     fn hear(&mut self, place: usize, name: &str, line: &str) -> Result<()> {
-        let told: Told = serde_json::from_str(line)?;
-        if let Some(latencies) = self.latencies.get_mut(told.part as usize) {
-            latencies.add(&told.latencies);
+        let report: PartReport = serde_json::from_str(line)?;
+        if let Some(latencies) = self.latencies.get_mut(report.part as usize) {
+            latencies.add(&report.latencies);
         }
-        self.wrong[place] = told.wrong;
-        if let Some(wrong) = told.first_wrong {
+        self.wrong[place] = report.wrong;
+        if let Some(wrong) = report.first_wrong {
             self.first_wrong.get_or_insert(format!("{name}: {wrong}"));
         }
         Ok(())
     }
 }
 
-fn hangs(worker: &Worker) -> Trouble {
-    Trouble::new(format!(
+fn hangs(worker: &Worker) -> RunError {
+    RunError::new(format!(
         "{} (pid {}) has not finished {} s after the end of the show: it hangs",
         worker.name,
         worker.pid(),

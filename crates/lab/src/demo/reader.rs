@@ -15,11 +15,11 @@ use serde::{Deserialize, Serialize};
 /// Reads between two checks of the board.
 const ROUND: u64 = 64;
 /// How often a reader reports.
-const TELL_EVERY_NS: u64 = 200_000_000;
+const REPORT_EVERY_NS: u64 = 200_000_000;
 
 /// The report of a reader to its starter.
 #[derive(Serialize, Deserialize)]
-pub struct Told {
+pub struct PartReport {
     /// The part of the show that the latencies belong to.
     pub part: Part,
     /// Latencies since its last report.
@@ -34,7 +34,7 @@ pub struct Told {
 pub fn run(order: &Order) -> Result<()> {
     let mut reader = Reader::new(order)?;
     let mut part = Part::Before;
-    let mut told_ns = clock::now_ns();
+    let mut reported_ns = clock::now_ns();
     while part != Part::Over {
         for _ in 0..ROUND {
             reader.read_one()?;
@@ -42,9 +42,9 @@ pub fn run(order: &Order) -> Result<()> {
         reader.done += ROUND;
         reader.workplace.board.put(DONE + u64::from(order.place), reader.done)?;
         let now_on = Part::on(&reader.workplace.board)?;
-        if now_on != part || clock::now_ns() - told_ns > TELL_EVERY_NS {
+        if now_on != part || clock::now_ns() - reported_ns > REPORT_EVERY_NS {
             reader.tell(part)?;
-            told_ns = clock::now_ns();
+            reported_ns = clock::now_ns();
             part = now_on;
         }
     }
@@ -104,8 +104,12 @@ impl Reader {
 
     fn tell(&mut self, part: Part) -> Result<()> {
         let latencies = self.latencies.pack();
-        let told =
-            Told { part, latencies, wrong: self.wrong, first_wrong: self.first_wrong.clone() };
-        say(&serde_json::to_string(&told)?)
+        let report = PartReport {
+            part,
+            latencies,
+            wrong: self.wrong,
+            first_wrong: self.first_wrong.clone(),
+        };
+        say(&serde_json::to_string(&report)?)
     }
 }

@@ -13,7 +13,7 @@
 use super::processes::Processes;
 use super::screen::{Frame, Screen};
 use super::work::{PART, Part};
-use crate::workload::{Result, Trouble, board::Board, clock};
+use crate::workload::{Result, RunError, board::Board, clock};
 use commonhold_terminal::interrupt::Interrupt;
 use std::time::Duration;
 
@@ -73,7 +73,7 @@ pub fn perform(
     loop {
         let elapsed = (clock::now_ns() - begin_ns) as f64 / 1e9;
         if interrupt.came() {
-            return Err(Trouble::new("interrupted; the hold was deleted"));
+            return Err(RunError::new("interrupted; the hold was deleted"));
         }
         play.processes.listen(board)?;
         play.watch_the_spared();
@@ -116,11 +116,11 @@ impl<'a> Play<'a> {
         self.processes.seen.latencies[self.part as usize].count() > 0
     }
 
-    /// Waits a little; trouble if the readers have reported nothing for long after the part was due
+    /// Waits a little; fails if the readers have reported nothing for long after the part was due
     /// to end.
     fn pause(&self, elapsed: f64, due: f64) -> Result<()> {
         if elapsed > due + SILENCE_SECONDS {
-            return Err(Trouble::new(format!(
+            return Err(RunError::new(format!(
                 "the readers have reported nothing for {SILENCE_SECONDS} s: they hang"
             )));
         }

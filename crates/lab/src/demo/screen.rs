@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_shown_fits_80_columns() {
+    fn the_screen_fits_80_columns() {
         let slow = || {
             let mut latencies = Latencies::new();
             latencies.record(999_000_000);

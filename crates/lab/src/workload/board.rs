@@ -7,7 +7,7 @@
 //! The board is an anonymous memory file: it has no name to be left behind, and others open it
 //! through `/proc` by the starter's pid. Invariant: every word has one writer at a time.
 
-use super::{Result, Trouble};
+use super::{Result, RunError};
 use commonhold::raw::SharedLines;
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::fs::File;
@@ -27,7 +27,7 @@ impl Board {
     /// Creates a board of `words` zeros; it exists as long as this process.
     pub fn create(words: u64) -> Result<Board> {
         let fd = memfd_create("hold-board", MemfdFlags::CLOEXEC).map_err(|e| {
-            Trouble::new(format!("cannot allocate memory for the run's board: {e}"))
+            RunError::new(format!("cannot allocate memory for the run's board: {e}"))
         })?;
         let file = File::from(fd);
         file.set_len(words * WORD)?;
@@ -38,7 +38,7 @@ impl Board {
     /// Opens the board that another process made, by its [`Board::path`].
     pub fn open(path: &Path) -> Result<Board> {
         let file = File::options().read(true).write(true).open(path).map_err(|e| {
-            Trouble::new(format!("cannot open the board {} of the run: {e}", path.display()))
+            RunError::new(format!("cannot open the board {} of the run: {e}", path.display()))
         })?;
         Ok(Board { file, path: path.to_owned() })
     }

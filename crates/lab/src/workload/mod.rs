@@ -32,7 +32,7 @@ use std::io::{ErrorKind, Write};
 /// The runs are programs within the program: any failure ends them, so their callers need only one
 /// text that names the object and the way out.
 #[derive(Debug)]
-pub enum Trouble {
+pub enum RunError {
     /// The object, the problem, the way out.
     Text(String),
     /// A call of the library that failed.
@@ -44,21 +44,21 @@ pub enum Trouble {
 }
 
 /// The result of everything a run does.
-pub type Result<T> = std::result::Result<T, Trouble>;
+pub type Result<T> = std::result::Result<T, RunError>;
 
-impl Trouble {
-    /// Trouble described by `text`.
+impl RunError {
+    /// An error described by `text`.
     pub fn new(text: impl Into<String>) -> Self {
-        Trouble::Text(text.into())
+        RunError::Text(text.into())
     }
 
     /// The same for the command as a whole.
     pub fn into_failure(self) -> Failure {
         match self {
-            Trouble::Text(text) => Failure::failed(text),
-            Trouble::Hold(error) => error.into(),
-            Trouble::ReaderGone => Failure::ReaderGone,
-            Trouble::Interrupted => Failure::Interrupted,
+            RunError::Text(text) => Failure::failed(text),
+            RunError::Hold(error) => error.into(),
+            RunError::ReaderGone => Failure::ReaderGone,
+            RunError::Interrupted => Failure::Interrupted,
         }
     }
 }
@@ -67,38 +67,38 @@ impl Trouble {
 pub fn say(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{text}").and_then(|()| out.flush()).map_err(|error| match error.kind() {
-        ErrorKind::BrokenPipe => Trouble::ReaderGone,
-        _ => Trouble::new(format!("standard output: {error}")),
+        ErrorKind::BrokenPipe => RunError::ReaderGone,
+        _ => RunError::new(format!("standard output: {error}")),
     })
 }
 
-impl std::fmt::Display for Trouble {
+impl std::fmt::Display for RunError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Trouble::Text(text) => f.write_str(text),
-            Trouble::Hold(error) => error.fmt(f),
-            Trouble::ReaderGone => f.write_str("the reader of standard output has closed it"),
-            Trouble::Interrupted => f.write_str("interrupted"),
+            RunError::Text(text) => f.write_str(text),
+            RunError::Hold(error) => error.fmt(f),
+            RunError::ReaderGone => f.write_str("the reader of standard output has closed it"),
+            RunError::Interrupted => f.write_str("interrupted"),
         }
     }
 }
 
-impl std::error::Error for Trouble {}
+impl std::error::Error for RunError {}
 
-impl From<commonhold::Error> for Trouble {
+impl From<commonhold::Error> for RunError {
     fn from(error: commonhold::Error) -> Self {
-        Trouble::Hold(error)
+        RunError::Hold(error)
     }
 }
 
-impl From<std::io::Error> for Trouble {
+impl From<std::io::Error> for RunError {
     fn from(error: std::io::Error) -> Self {
-        Trouble::new(error.to_string())
+        RunError::new(error.to_string())
     }
 }
 
-impl From<serde_json::Error> for Trouble {
+impl From<serde_json::Error> for RunError {
     fn from(error: serde_json::Error) -> Self {
-        Trouble::new(format!("a worker's message cannot be read: {error}"))
+        RunError::new(format!("a worker's message cannot be read: {error}"))
     }
 }

@@ -4,7 +4,7 @@
 //! process that is moved finds its caches cold. Invariant: a request is fulfilled or refused, never
 //! ignored.
 
-use super::{Result, Trouble};
+use super::{Result, RunError};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 
@@ -25,10 +25,10 @@ impl Cpus {
     /// One for each of the processes, whose `roles` are named in messages.
     ///
     /// # Errors
-    /// Trouble if their number is another, or if one of them is not ours to use.
+    /// An error if their number is another, or if one of them is not ours to use.
     pub fn check(&self, roles: &[String]) -> Result<()> {
         if self.0.len() != roles.len() {
-            return Err(Trouble::new(format!(
+            return Err(RunError::new(format!(
                 "--cpus names {}, but there are {} processes: {}",
                 self.0.len(),
                 roles.len(),
@@ -40,7 +40,7 @@ impl Cpus {
             None => Ok(()),
             Some(cpu) => {
                 let list = usable.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
-                Err(Trouble::new(format!("--cpus: processor {cpu} is not available, only {list}")))
+                Err(RunError::new(format!("--cpus: processor {cpu} is not available, only {list}")))
             }
         }
     }
@@ -64,19 +64,19 @@ pub fn pin_to(cpus: &Cpus) -> Result<()> {
     let mut set = CpuSet::new();
     for cpu in &cpus.0 {
         if *cpu >= CpuSet::MAX_CPU {
-            return Err(Trouble::new(format!("cannot run on processor {cpu}: it does not exist")));
+            return Err(RunError::new(format!("cannot run on processor {cpu}: it does not exist")));
         }
         set.set(*cpu);
     }
     let list = cpus.0.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
     sched_setaffinity(None, &set)
-        .map_err(|e| Trouble::new(format!("cannot run on processor {list}: {e}")))
+        .map_err(|e| RunError::new(format!("cannot run on processor {list}: {e}")))
 }
 
 /// The processors that this process may use.
 pub fn usable() -> Result<Vec<usize>> {
     let set = sched_getaffinity(None)
-        .map_err(|e| Trouble::new(format!("cannot list the processors: {e}")))?;
+        .map_err(|e| RunError::new(format!("cannot list the processors: {e}")))?;
     Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
 }
 

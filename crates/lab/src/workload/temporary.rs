@@ -4,7 +4,7 @@
 //! process of the run is killed; an orderly end deletes it at once. Invariant: with `keep` nothing
 //! is ever deleted.
 
-use super::{Result, Trouble};
+use super::{Result, RunError};
 use commonhold::{ErrorKind, Hold};
 use commonhold_terminal::failure::complain;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ impl TemporaryHold {
             options = options.max_bytes(bytes);
         }
         let hold = options.create(name).map_err(|e| match e.kind() {
-            ErrorKind::Exists => Trouble::new(format!(
+            ErrorKind::Exists => RunError::new(format!(
                 "{e}; a run needs a hold of its own: choose another name, or drop that hold"
             )),
             _ => e.into(),

@@ -8,7 +8,7 @@
 //! Invariant: a [`Worker`] that is dropped leaves no process behind, not even a stopped one.
 //! Workers must be started from the main thread: the parent-death signal follows the thread.
 
-use super::{Result, Trouble};
+use super::{Result, RunError};
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, getppid, kill_process, set_parent_process_death_signal,
     waitid,
@@ -32,10 +32,10 @@ pub struct Worker {
 
 /// The error for a worker that has ended unexpectedly. It has a process group of its own; but a
 /// signal to the whole group of a run may come just before a new worker has its own.
-pub fn ended(what: &str, status: ExitStatus) -> Trouble {
+pub fn ended(what: &str, status: ExitStatus) -> RunError {
     match status.signal() {
-        Some(SIGHUP | SIGINT | SIGTERM) => Trouble::Interrupted,
-        _ => Trouble::new(format!("{what}: {status}")),
+        Some(SIGHUP | SIGINT | SIGTERM) => RunError::Interrupted,
+        _ => RunError::new(format!("{what}: {status}")),
     }
 }
 
@@ -47,7 +47,7 @@ impl Worker {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         let mut child = command
             .spawn()
-            .map_err(|e| Trouble::new(format!("cannot start {name} as a process: {e}")))?;
+            .map_err(|e| RunError::new(format!("cannot start {name} as a process: {e}")))?;
         let commands = child.stdin.take();
         let lines = read_lines(child.stdout.take().expect("standard output is a pipe"));
         Ok(Worker { name: name.to_owned(), child, commands, lines, ended: None })
@@ -67,10 +67,10 @@ impl Worker {
     pub fn send(&mut self, line: &str) -> Result<()> {
         let name = &self.name;
         let pipe = self.commands.as_mut().expect("commands are sent before the end of them");
-        writeln!(pipe, "{line}").map_err(|e| Trouble::new(format!("{name} does not listen: {e}")))
+        writeln!(pipe, "{line}").map_err(|e| RunError::new(format!("{name} does not listen: {e}")))
     }
 
-    /// Waits for its next line; trouble if it ends without one.
+    /// Waits for its next line; fails if it ends without one.
     pub fn receive(&mut self) -> Result<String> {
         match self.lines.recv() {
             Ok(line) => Ok(line),
@@ -164,14 +164,14 @@ pub fn was_killed(status: ExitStatus) -> bool {
 /// For the worker's side: makes it die with its starter, whose pid is `starter`.
 ///
 /// # Errors
-/// Trouble if the starter is gone already; the worker must then end.
+/// An error if the starter is gone already; the worker must then end.
 pub fn die_with(starter: u32) -> Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(std::io::Error::from)?;
     let parent = getppid().map(|p| p.as_raw_nonzero().get() as u32);
     if parent == Some(starter) {
         return Ok(());
     }
-    Err(Trouble::new("this option is internal: `hold` starts its worker processes with it"))
+    Err(RunError::new("this option is internal: `hold` starts its worker processes with it"))
 }
 
 /// For the worker's side: waits for a command; none once the starter has closed the pipe.

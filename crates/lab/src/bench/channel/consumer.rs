@@ -10,7 +10,7 @@ use super::super::{
 };
 use super::CHANNEL;
 use super::message::{LAST, Message};
-use crate::workload::{Result, Trouble, clock::now_ns};
+use crate::workload::{Result, RunError, clock::now_ns};
 use commonhold::channel::{Consumer, Join, Policy, Received};
 use commonhold::{ErrorKind, Hold};
 use serde::{Deserialize, Serialize};
@@ -87,7 +87,7 @@ struct Receiver {
     missed: u64,
     dropped: u64,
     /// Received and missed when the clock was last read.
-    told: (u64, u64),
+    reported: (u64, u64),
 }
 
 /// Runs a consumer.
@@ -110,7 +110,7 @@ impl Receiver {
             received: 0,
             missed: 0,
             dropped: 0,
-            told: (0, 0),
+            reported: (0, 0),
         })
     }
 
@@ -162,7 +162,7 @@ impl Receiver {
             Manner::Patient => gap == Some(0) || self.dropped > 0,
         };
         let (Some(message), Some(gap), true) = (message, gap, is_allowed) else {
-            return Err(Trouble::new(format!(
+            return Err(RunError::new(format!(
                 "message {expected} is missing, duplicated or corrupt (got message {} of {} bytes, \
                  {} missed before it): this is a bug; please report it",
                 received.sequence,
@@ -179,8 +179,8 @@ impl Receiver {
     /// warm-up.
     #[inline]
     fn tell(&mut self, now_ns: u64) -> Option<&mut Interval> {
-        let (received, missed) = (self.received - self.told.0, self.missed - self.told.1);
-        self.told = (self.received, self.missed);
+        let (received, missed) = (self.received - self.reported.0, self.missed - self.reported.1);
+        self.reported = (self.received, self.missed);
         let interval = self.timeline.at(self.start_ns, now_ns)?;
         interval.count += received;
         interval.missed += missed;

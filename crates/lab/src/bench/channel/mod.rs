@@ -25,7 +25,7 @@ use super::{
     timeline::{Span, Timeline},
 };
 use crate::workload::{
-    Result, Trouble,
+    Result, RunError,
     pin::{Cpus, usable},
     temporary::TemporaryHold,
 };
@@ -195,17 +195,19 @@ impl Args {
     fn validate(&self) -> Result<()> {
         if self.message_size < message::LEAST_BYTES {
             let least = message::LEAST_BYTES;
-            return Err(Trouble::new(format!("expected a --message-size of at least {least}")));
+            return Err(RunError::new(format!("expected a --message-size of at least {least}")));
         }
         if self.message_size > self.ring_bytes() / 4 {
             let (size, most) = (self.message_size, self.ring_bytes() / 4);
-            return Err(Trouble::new(format!(
+            return Err(RunError::new(format!(
                 "expected a --message-size of at most a quarter of the ring ({most}), got \
                  {size}; raise --ring-bytes"
             )));
         }
         if [self.consumers, self.sample(), self.rounds as u64].contains(&0) {
-            return Err(Trouble::new("expected at least 1 for --consumers, --sample and --rounds"));
+            return Err(RunError::new(
+                "expected at least 1 for --consumers, --sample and --rounds",
+            ));
         }
         match &self.cpus {
             Some(cpus) => cpus.check(&self.roles()),
@@ -283,7 +285,7 @@ fn check(name: &str, sent: &Sent, taken: &Taken) -> Result<()> {
     if taken.received + taken.missed == sent.messages {
         return Ok(());
     }
-    Err(Trouble::new(format!(
+    Err(RunError::new(format!(
         "{name} received {} messages and missed {}, but {} were sent: please report it",
         taken.received, taken.missed, sent.messages
     )))

@@ -15,7 +15,7 @@ use super::super::{
 use super::message::{LAST, Message};
 use super::{Args, Part, prepare};
 use crate::workload::{
-    Result, Trouble,
+    Result, RunError,
     board::Board,
     clock::{self, now_ns},
     latency::{Latencies, Packed, show},
@@ -280,7 +280,7 @@ impl Channels {
         let sequence = self.consumer.recv(&mut self.bytes)?.sequence;
         let message = Message::read(&self.bytes, self.out.len(), number);
         message.filter(|_| sequence == number).ok_or_else(|| {
-            Trouble::new(format!(
+            RunError::new(format!(
                 "message {number} is missing or corrupt: this is a bug; please report it"
             ))
         })

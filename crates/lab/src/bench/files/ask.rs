@@ -6,7 +6,7 @@ use super::http;
 use super::layout::{Found, Layout};
 use super::protocol::Protocol;
 use super::zipf::Zipf;
-use crate::workload::{Result, Trouble, random::Permutation};
+use crate::workload::{Result, RunError, random::Permutation};
 use commonhold_terminal::bytes::escaped;
 use commonhold_terminal::interrupt::Interrupt;
 use indicatif::ProgressBar;
@@ -77,10 +77,10 @@ impl Asking {
     /// Invalid options.
     pub fn validate(&self) -> Result<()> {
         if !self.zipf.is_finite() || self.zipf < 0.0 {
-            return Err(Trouble::new("expected a --zipf of 0 or more, such as 0.99"));
+            return Err(RunError::new("expected a --zipf of 0 or more, such as 0.99"));
         }
         if !(0.0..=100.0).contains(&self.unknown) {
-            return Err(Trouble::new("expected a percentage from 0 to 100 for --unknown"));
+            return Err(RunError::new("expected a percentage from 0 to 100 for --unknown"));
         }
         Ok(())
     }
@@ -111,7 +111,7 @@ impl Asking {
             all.push(self.request(id, Some(content)));
             progress.inc(1);
             if interrupt.came() {
-                return Err(Trouble::Interrupted);
+                return Err(RunError::Interrupted);
             }
         }
         progress.finish_and_clear();
@@ -154,14 +154,14 @@ impl Asking {
         Request { id: escaped(id), wire, content }
     }
 
-    fn nothing(&self, directory: &Path) -> Trouble {
+    fn nothing(&self, directory: &Path) -> RunError {
         let wanted = match self.layout {
             Layout::Tree => "files",
             Layout::Zotero => {
                 "folders named by 8 characters of A-Z0-9 with one .pdf in each (--layout zotero)"
             }
         };
-        Trouble::new(format!(
+        RunError::new(format!(
             "{} has no {wanted}; 'hold bench files --make 1000 --layout {} DIR' creates some for \
              tests",
             directory.display(),

@@ -4,7 +4,7 @@
 //! The hash is rapidhash, 64 bits: made to find errors at the speed of memory, not to withstand
 //! forgery.
 
-use crate::workload::{Result, Trouble};
+use crate::workload::{Result, RunError};
 use rapidhash::v3::{RapidSecrets, RapidStreamHasherV3};
 use std::fs::File;
 use std::io::Read;
@@ -33,7 +33,7 @@ pub struct Body {
 impl Content {
     /// Reads a file, through `piece`.
     pub fn of_file(path: &Path, piece: &mut Vec<u8>) -> Result<Content> {
-        let failed = |e| Trouble::new(format!("cannot read {}: {e}", path.display()));
+        let failed = |e| RunError::new(format!("cannot read {}: {e}", path.display()));
         let mut file = File::open(path).map_err(failed)?;
         piece.resize(PIECE, 0);
         let mut body = Body::new();

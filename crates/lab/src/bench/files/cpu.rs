@@ -4,7 +4,7 @@
 //! A child that has ended and was waited for counts for its parent, so nothing is lost as long as
 //! the first process lives.
 
-use crate::workload::{Result, Trouble};
+use crate::workload::{Result, RunError};
 use rustix::param::clock_ticks_per_second;
 use std::collections::HashMap;
 use std::fs;
@@ -24,7 +24,7 @@ struct Stat {
 
 impl Family {
     /// # Errors
-    /// Trouble if there is no such process.
+    /// An error if there is no such process.
     pub fn of(first: u32) -> Result<Family> {
         let family = Family { first };
         family.seconds().map(|_| family)
@@ -34,7 +34,7 @@ impl Family {
     pub fn seconds(&self) -> Result<f64> {
         let all = everybody()?;
         if !all.contains_key(&self.first) {
-            return Err(Trouble::new(format!("process {} does not exist", self.first)));
+            return Err(RunError::new(format!("process {} does not exist", self.first)));
         }
         let ticks: u64 =
             all.iter().filter(|(pid, _)| self.has(**pid, &all)).map(|(_, stat)| stat.ticks).sum();
@@ -59,7 +59,7 @@ impl Family {
 }
 
 fn everybody() -> Result<HashMap<u32, Stat>> {
-    let failed = |e| Trouble::new(format!("cannot read /proc: {e}"));
+    let failed = |e| RunError::new(format!("cannot read /proc: {e}"));
     let mut all = HashMap::new();
     for entry in fs::read_dir("/proc").map_err(failed)?.flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {

@@ -5,7 +5,7 @@
 //! deleted with the run.
 
 use super::layout::Layout;
-use crate::workload::{Result, Trouble};
+use crate::workload::{Result, RunError};
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -29,7 +29,8 @@ impl Database {
         let mut command = Command::new(program);
         command.arg("serve-import").args([directory, &made]).args(["--layout", layout.name()]);
         let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status();
-        let failed = |what: String| Trouble::new(format!("no database for --files sqlite: {what}"));
+        let failed =
+            |what: String| RunError::new(format!("no database for --files sqlite: {what}"));
         match status {
             Ok(status) if status.success() => {}
             Ok(status) => return Err(failed(format!("'hold serve-import' ended: {status}"))),

@@ -3,7 +3,7 @@
 //! Only regular files count, not the targets of symbolic links: a server refuses those by default.
 //! Invariant: ids come in one order, whatever order the file system has.
 
-use crate::workload::{Result, Trouble};
+use crate::workload::{Result, RunError};
 use clap::ValueEnum;
 use std::collections::BTreeMap;
 use std::fs::{self, DirEntry, FileType};
@@ -106,7 +106,7 @@ fn entries(folder: &Path) -> Result<Vec<(DirEntry, FileType)>> {
             .map(|entry| entry.and_then(|entry| entry.file_type().map(|kind| (entry, kind))))
             .collect()
     };
-    read().map_err(|e| Trouble::new(format!("cannot read {}: {e}", folder.display())))
+    read().map_err(|e| RunError::new(format!("cannot read {}: {e}", folder.display())))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::bench::{
     timeline::{Span, Timeline},
 };
 use crate::workload::{
-    Result, Trouble,
+    Result, RunError,
     clock::now_ns,
     pin::{self, Cpus},
 };
@@ -144,10 +144,10 @@ impl Load {
     pub fn validate(&self, asking: &Asking) -> Result<()> {
         if self.pipeline > 1 && !asking.keeps_alive() {
             let text = "--pipeline applies only to HTTP connections that are kept open";
-            return Err(Trouble::new(text));
+            return Err(RunError::new(text));
         }
         if self.timeout.is_zero() {
-            return Err(Trouble::new("expected a --timeout of more than 0"));
+            return Err(RunError::new("expected a --timeout of more than 0"));
         }
         let roles: Vec<String> = (1..=self.threads).map(|n| format!("thread {n}")).collect();
         self.cpus.as_ref().map_or(Ok(()), |cpus| cpus.check(&roles))
@@ -291,7 +291,7 @@ impl Plan {
                     return Ok(());
                 }
                 if interrupt.wait(left.min(LOOK)) {
-                    return Err(Trouble::Interrupted);
+                    return Err(RunError::Interrupted);
                 }
             }
         };
@@ -321,7 +321,7 @@ impl Plan {
         let answered = timeline.total().count;
         if answered == 0 {
             let text = "no request was answered during the measurement; raise --seconds";
-            return Err(Trouble::new(format!("{}: {text}", self.address)));
+            return Err(RunError::new(format!("{}: {text}", self.address)));
         }
         let sum = |of: fn(&Done) -> u64| done.iter().map(of).sum();
         Ok(Measured {
@@ -352,17 +352,17 @@ impl Start {
 /// The results of all threads, or the error of the first one that failed.
 fn join(threads: Vec<ScopedJoinHandle<Result<Done>>>) -> Result<Vec<Done>> {
     let panicked = |_| {
-        Trouble::new("a thread that sends requests has panicked: this is a bug; please report it")
+        RunError::new("a thread that sends requests has panicked: this is a bug; please report it")
     };
     let ends: Vec<Result<Done>> =
         threads.into_iter().map(|thread| thread.join().map_err(panicked)?).collect();
     let (done, failed): (Vec<_>, Vec<_>) = ends.into_iter().partition(Result::is_ok);
     // Threads that were only stopped have no error.
-    let mut failed: Vec<Trouble> = failed.into_iter().filter_map(Result::err).collect();
-    failed.sort_by_key(|trouble| matches!(trouble, Trouble::Interrupted));
+    let mut failed: Vec<RunError> = failed.into_iter().filter_map(Result::err).collect();
+    failed.sort_by_key(|error| matches!(error, RunError::Interrupted));
     match failed.into_iter().next() {
         None => Ok(done.into_iter().filter_map(Result::ok).collect()),
-        Some(trouble) => Err(trouble),
+        Some(error) => Err(error),
     }
 }
 

@@ -1,7 +1,7 @@
 //! A directory for tests: files of given sizes with contents that depend on a seed alone.
 
 use super::layout::{Layout, ZOTERO_BYTES, ZOTERO_DIGITS};
-use crate::workload::{Result, Trouble, random::Permutation};
+use crate::workload::{Result, RunError, random::Permutation};
 use indicatif::ProgressBar;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -27,11 +27,11 @@ pub fn make(
     seed: u64,
     progress: &ProgressBar,
 ) -> Result<Made> {
-    let failed = |path: &Path, e| Trouble::new(format!("cannot create {}: {e}", path.display()));
+    let failed = |path: &Path, e| RunError::new(format!("cannot create {}: {e}", path.display()));
     fs::create_dir_all(directory).map_err(|e| failed(directory, e))?;
     if fs::read_dir(directory).map_err(|e| failed(directory, e))?.next().is_some() {
         let text = format!("{} is not empty; --make needs a new directory", directory.display());
-        return Err(Trouble::new(text));
+        return Err(RunError::new(text));
     }
     progress.set_length(count);
     let mut bytes = 0;

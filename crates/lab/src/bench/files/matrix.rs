@@ -18,7 +18,7 @@ use crate::bench::{
     timeline::Timeline,
 };
 use crate::workload::{
-    Result, Trouble,
+    Result, RunError,
     latency::show,
     results::{Results, median},
 };
@@ -34,14 +34,14 @@ const BEST: usize = 6;
 struct Case {
     combination: Combination,
     rounds: Vec<Measured>,
-    trouble: Option<String>,
+    error: Option<String>,
 }
 
 /// Runs all combinations and shows the results.
 pub fn run(args: &Args, ground: &Ground, json: bool) -> Result<()> {
     let varied = args.varied();
     let combinations = args.serving.combination().vary(&varied);
-    let new = |combination| Case { combination, rounds: Vec::new(), trouble: None };
+    let new = |combination| Case { combination, rounds: Vec::new(), error: None };
     let mut cases: Vec<Case> = combinations.into_iter().map(new).collect();
     measure(args, ground, &mut cases)?;
     cases.sort_by(|a, b| b.score().total_cmp(&a.score()));
@@ -50,13 +50,13 @@ pub fn run(args: &Args, ground: &Ground, json: bool) -> Result<()> {
         draw(args, ground, &varied, &cases, path, &results.place())?;
     }
     crate::bench::show(&results, json, &|_| lines(args, ground, &cases))?;
-    let failed = cases.iter().filter(|case| case.trouble.is_some()).count() as u64;
+    let failed = cases.iter().filter(|case| case.error.is_some()).count() as u64;
     match failed {
         0 => Ok(()),
-        _ => Err(Trouble::new(format!(
+        _ => Err(RunError::new(format!(
             "{} failed; the first: {}",
             sizes::things(failed, "combination", "combinations"),
-            cases.iter().find_map(Case::told).unwrap_or_default()
+            cases.iter().find_map(Case::failure).unwrap_or_default()
         ))),
     }
 }
@@ -67,13 +67,13 @@ fn measure(args: &Args, ground: &Ground, cases: &mut [Case]) -> Result<()> {
     for _ in 0..args.rounds {
         for case in &mut *cases {
             bar.set_message(case.combination.shown());
-            if case.trouble.is_none() {
+            if case.error.is_none() {
                 match super::measure(args, ground, &case.combination) {
                     Ok(measured) => case.rounds.push(measured),
-                    Err(trouble @ (Trouble::Text(_) | Trouble::Hold(_))) => {
-                        case.trouble = Some(trouble.to_string());
+                    Err(error @ (RunError::Text(_) | RunError::Hold(_))) => {
+                        case.error = Some(error.to_string());
                     }
-                    Err(trouble) => return Err(trouble),
+                    Err(error) => return Err(error),
                 }
             }
             bar.inc(1);
@@ -87,7 +87,7 @@ impl Case {
     /// The median of its rounds.
     fn median(&self, of: impl Fn(&Measured) -> f64) -> Option<f64> {
         let mut values: Vec<f64> = self.rounds.iter().map(of).collect();
-        (!values.is_empty() && self.trouble.is_none()).then(|| median(&mut values))
+        (!values.is_empty() && self.error.is_none()).then(|| median(&mut values))
     }
 
     fn at(&self, quantile: f64) -> Option<u64> {
@@ -106,8 +106,8 @@ impl Case {
         rate.or_else(|| self.median(|_| 0.0)).unwrap_or(f64::NEG_INFINITY)
     }
 
-    fn told(&self) -> Option<String> {
-        self.trouble.as_ref().map(|text| format!("{}: {text}", self.combination.shown()))
+    fn failure(&self) -> Option<String> {
+        self.error.as_ref().map(|text| format!("{}: {text}", self.combination.shown()))
     }
 }
 
@@ -127,9 +127,9 @@ fn collect(args: &Args, cases: &[Case]) -> Results {
 fn lines(args: &Args, ground: &Ground, cases: &[Case]) -> Vec<String> {
     let named: Vec<&Dimension> =
         DIMENSIONS.iter().filter(|d| cases[0].combination.word(d.name).is_some()).collect();
-    let figures = ["requests", "MB/s", "p50", "p99", "per server CPU second"];
+    let columns = ["requests", "MB/s", "p50", "p99", "per server CPU second"];
     let heading: Vec<String> =
-        named.iter().map(|d| d.name).chain(figures).map(str::to_owned).collect();
+        named.iter().map(|d| d.name).chain(columns).map(str::to_owned).collect();
     let rows: Vec<Vec<String>> = cases.iter().map(|case| row(case, &named)).collect();
     let rounds = sizes::things(args.rounds, "round", "rounds");
     let mut lines = vec![
@@ -140,7 +140,7 @@ fn lines(args: &Args, ground: &Ground, cases: &[Case]) -> Vec<String> {
     lines.extend(table::wide(&heading, &rows));
     lines.push("\nEvery body was verified by its hash.".to_owned());
     lines.extend(report::left_out(&ground.requests));
-    lines.extend(cases.iter().filter_map(Case::told).map(|text| format!("FAILED {text}")));
+    lines.extend(cases.iter().filter_map(Case::failure).map(|text| format!("FAILED {text}")));
     lines
 }
 
@@ -169,7 +169,7 @@ fn draw(
     let lines = std::iter::once(report::title(args, &ground.requests));
     let lines = lines.chain(place.lines().map(str::to_owned)).collect();
     let words = Words { title: "hold bench files --matrix".to_owned(), lines };
-    let best = cases.iter().filter(|case| case.trouble.is_none()).take(BEST);
+    let best = cases.iter().filter(|case| case.error.is_none()).take(BEST);
     let named: Vec<(String, &Timeline)> = best
         .filter_map(|case| Some((words_of(case, varied), &case.rounds.first()?.timeline)))
         .collect();

@@ -174,7 +174,7 @@ fn measure(args: &Args, ground: &Ground, combination: &Combination) -> Result<Me
     let mut server = serving.open(directory, database, &args.asking, combination, interrupt)?;
     let plan = args.load.plan(server.address.clone(), &args.asking, args.matrix.is_some())?;
     let measured = plan.run(requests, server.family.as_ref(), interrupt);
-    let measured = measured.map_err(|trouble| server.blame(trouble))?;
+    let measured = measured.map_err(|error| server.blame(error))?;
     server.end(interrupt)?;
     Ok(measured)
 }

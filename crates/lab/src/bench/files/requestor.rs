@@ -14,7 +14,7 @@ use super::target::Target;
 use super::timer::Timer;
 use crate::bench::timeline::Timeline;
 use crate::workload::{
-    Result, Trouble,
+    Result, RunError,
     clock::{now_ns, spin_until},
 };
 use rustix::event::Timespec;
@@ -153,7 +153,7 @@ impl<'a> Requestor<'a> {
             }
             if self.job.stop.load(Ordering::Relaxed) {
                 // Relaxed: a lone flag that orders nothing else.
-                return Err(Trouble::Interrupted);
+                return Err(RunError::Interrupted);
             }
             self.wait(now, &mut events)?;
             for event in events.drain(..) {
@@ -200,7 +200,7 @@ impl<'a> Requestor<'a> {
     fn send(&mut self, number: usize) -> Result<()> {
         let around = around(&self.job, &self.poll);
         let sent = self.connections[number].send(around);
-        sent.map_err(|what| self.job.trouble(&what))?;
+        sent.map_err(|what| self.job.error(&what))?;
         self.try_again(number);
         Ok(())
     }
@@ -222,7 +222,7 @@ impl<'a> Requestor<'a> {
         let patience = Timespec { tv_sec: 0, tv_nsec: LOOK_NS as i64 };
         match epoll::wait(&self.poll, rustix::buffer::spare_capacity(events), Some(&patience)) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(error) => Err(Trouble::new(format!("cannot wait for events: {error}"))),
+            Err(error) => Err(RunError::new(format!("cannot wait for events: {error}"))),
         }
     }
 
@@ -242,7 +242,7 @@ impl<'a> Requestor<'a> {
         if handled.is_ok() && flags.intersects(EventFlags::IN | ended) {
             handled = connection.receive(around, scratch, flags.intersects(ended), news);
         }
-        handled.map_err(|what| self.job.trouble(&what))?;
+        handled.map_err(|what| self.job.error(&what))?;
         self.try_again(number);
         self.record(number, news);
         Ok(())
@@ -294,15 +294,15 @@ impl<'a> Requestor<'a> {
             None => Ok(()),
             Some(what) => {
                 let long = humantime::format_duration(timeout);
-                Err(self.job.trouble(&format!("{what} within {long} (--timeout)")))
+                Err(self.job.error(&format!("{what} within {long} (--timeout)")))
             }
         }
     }
 }
 
 impl Job<'_> {
-    fn trouble(&self, what: &Fault) -> Trouble {
-        Trouble::new(format!("{}: {what}", self.plan.address))
+    fn error(&self, what: &Fault) -> RunError {
+        RunError::new(format!("{}: {what}", self.plan.address))
     }
 }
 

@@ -8,7 +8,7 @@ use super::cpu::Family;
 use super::database::Database;
 use super::server_choices::{Choices, Combination};
 use crate::workload::{
-    Result, Trouble,
+    Result, RunError,
     pin::{self, Cpus},
     worker::{self, Worker},
 };
@@ -133,7 +133,7 @@ impl Serving {
             _ => directory.to_owned(),
         };
         let place = place.to_str().ok_or_else(|| {
-            Trouble::new(format!("{} is not UTF-8, which 'hold serve' needs", place.display()))
+            RunError::new(format!("{} is not UTF-8, which 'hold serve' needs", place.display()))
         })?;
         let words = ["serve", place, "--listen", "tcp:127.0.0.1:0", "--format", "json"];
         let own = ["--layout", asking.layout.name(), "--protocol", asking.protocol.name()];
@@ -167,8 +167,9 @@ impl Serving {
         let line = first_line(&mut worker, interrupt)?;
         let said: Option<Listening> = serde_json::from_str(&line).ok();
         let address = said.and_then(|said| said.listening.first()?.parse().ok());
-        let address = address
-            .ok_or_else(|| Trouble::new(format!("expected the server's addresses, got: {line}")))?;
+        let address = address.ok_or_else(|| {
+            RunError::new(format!("expected the server's addresses, got: {line}"))
+        })?;
         let family = Some(Family::of(worker.pid())?);
         Ok(Server { address, family, worker: Some(worker) })
     }
@@ -179,7 +180,7 @@ impl Server {
     pub fn end(mut self, interrupt: &Interrupt) -> Result<()> {
         let Some(worker) = &mut self.worker else { return Ok(()) };
         if let Some(status) = worker.ended()? {
-            return Err(Trouble::new(format!("the server ended while it was measured: {status}")));
+            return Err(RunError::new(format!("the server ended while it was measured: {status}")));
         }
         worker.terminate()?;
         let patience = Instant::now() + ENDING;
@@ -187,24 +188,24 @@ impl Server {
             match worker.ended()? {
                 Some(status) if is_orderly(status) => return Ok(()),
                 Some(status) => {
-                    return Err(Trouble::new(format!("the server failed: {status}")));
+                    return Err(RunError::new(format!("the server failed: {status}")));
                 }
-                None if interrupt.wait(LOOK) => return Err(Trouble::Interrupted),
+                None if interrupt.wait(LOOK) => return Err(RunError::Interrupted),
                 None => {}
             }
         }
         let seconds = ENDING.as_secs();
-        Err(Trouble::new(format!("the server did not end within {seconds} s after SIGTERM")))
+        Err(RunError::new(format!("the server did not end within {seconds} s after SIGTERM")))
     }
 
     /// The error of a failed run, with the server's end if it has died.
-    pub fn blame(&mut self, trouble: Trouble) -> Trouble {
-        let Some(worker) = &mut self.worker else { return trouble };
-        match (worker.ended(), &trouble) {
-            (Ok(Some(status)), Trouble::Text(_) | Trouble::Hold(_)) => {
-                Trouble::new(format!("{trouble} (the server has ended: {status})"))
+    pub fn blame(&mut self, error: RunError) -> RunError {
+        let Some(worker) = &mut self.worker else { return error };
+        match (worker.ended(), &error) {
+            (Ok(Some(status)), RunError::Text(_) | RunError::Hold(_)) => {
+                RunError::new(format!("{error} (the server has ended: {status})"))
             }
-            _ => trouble,
+            _ => error,
         }
     }
 }
@@ -223,11 +224,13 @@ fn first_line(worker: &mut Worker, interrupt: &Interrupt) -> Result<String> {
                 let status = worker.wait()?;
                 return Err(worker::ended("the server ended before it served", status));
             }
-            Err(RecvTimeoutError::Timeout) if interrupt.came() => return Err(Trouble::Interrupted),
+            Err(RecvTimeoutError::Timeout) if interrupt.came() => {
+                return Err(RunError::Interrupted);
+            }
             Err(RecvTimeoutError::Timeout) if Instant::now() < patience => {}
             Err(RecvTimeoutError::Timeout) => {
                 let seconds = BEGINNING.as_secs();
-                return Err(Trouble::new(format!("the server did not start within {seconds} s")));
+                return Err(RunError::new(format!("the server did not start within {seconds} s")));
             }
         }
     }
@@ -239,5 +242,5 @@ pub fn become_server(order: &str) -> Result<()> {
     worker::die_with(starter)?;
     pin::pin_to(&cpus)?;
     let error = Command::new(&program).args(words).exec();
-    Err(Trouble::new(format!("cannot start {}: {error}", program.display())))
+    Err(RunError::new(format!("cannot start {}: {error}", program.display())))
 }

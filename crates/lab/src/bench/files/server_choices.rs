@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_varied_stays_as_chosen() {
+    fn options_that_are_not_varied_stay_as_chosen() {
         let choices =
             Choices { kind: Some("pool".into()), cache: Some("hold".into()), ..Choices::default() };
         let matrix = choices.combination().vary(&[&DIMENSIONS[3]]);

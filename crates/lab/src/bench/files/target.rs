@@ -1,6 +1,6 @@
 //! The server's address, resolved once, so that connecting takes one system call.
 
-use crate::workload::{Result, Trouble};
+use crate::workload::{Result, RunError};
 use commonhold_io::address::Address;
 use rustix::io::Errno;
 use rustix::net::{
@@ -26,8 +26,8 @@ impl Target {
     pub fn find(address: &Address) -> Result<Target> {
         let socket = address
             .connect(PATIENCE)
-            .map_err(|e| Trouble::new(format!("{e}; check that a server runs there")))?;
-        let unfit = |e| Trouble::new(format!("{address}: {e}"));
+            .map_err(|e| RunError::new(format!("{e}; check that a server runs there")))?;
+        let unfit = |e| RunError::new(format!("{address}: {e}"));
         match address {
             Address::Unix(path) => Ok(Target::Unix(SocketAddrUnix::new(path).map_err(unfit)?)),
             Address::Tcp(..) => {

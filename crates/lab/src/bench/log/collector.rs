@@ -3,7 +3,7 @@
 use super::super::crew;
 use super::LOG;
 use super::line::{Line, Tally, writer_of};
-use crate::workload::{Result, Trouble, board::Board, clock::now_ns};
+use crate::workload::{Result, RunError, board::Board, clock::now_ns};
 use commonhold::Hold;
 use commonhold::log::LogLine;
 use serde::{Deserialize, Serialize};
@@ -80,8 +80,8 @@ pub fn run(job: &Job) -> Result<()> {
     let board = Board::open(&job.board)?;
     let log = Hold::open(&job.hold)?.logs().open(LOG)?;
     let file = File::options().write(true).create(true).truncate(true).open(&job.file);
-    let file = file.map_err(|e| Trouble::new(format!("{}: {e}", job.file.display())))?;
-    let (seen, told) = mpsc::channel();
+    let file = file.map_err(|e| RunError::new(format!("{}: {e}", job.file.display())))?;
+    let (seen, recorded) = mpsc::channel();
     let mut audit = Audit::new(job, seen);
     let mut collector = log.collector()?.format(move |line, text| audit.pass(line, text));
     let mut out = Counted { file, bytes: 0 };
@@ -91,10 +91,10 @@ pub fn run(job: &Job) -> Result<()> {
         let end_ns = now_ns();
         drop(collector);
         let Seen { each, lost, late, wrong } =
-            told.recv().map_err(|_| Trouble::new("the collector has reported nothing"))?;
+            recorded.recv().map_err(|_| RunError::new("the collector has reported nothing"))?;
         match wrong {
             None => Ok(Delivered { each, lost, late, bytes: out.bytes, end_ns }),
-            Some(text) => Err(Trouble::new(text)),
+            Some(text) => Err(RunError::new(text)),
         }
     })
 }

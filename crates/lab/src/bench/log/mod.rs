@@ -16,7 +16,7 @@ mod writer;
 use super::crew::{self, Crew};
 use super::pace::Waiting;
 use super::show;
-use crate::workload::{Result, Trouble, board::Board, pin::Cpus, temporary::TemporaryHold};
+use crate::workload::{Result, RunError, board::Board, pin::Cpus, temporary::TemporaryHold};
 use collector::Delivered;
 use commonhold::log::LogOptions;
 use commonhold_terminal::sizes;
@@ -124,13 +124,13 @@ impl Args {
     fn validate(&self) -> Result<()> {
         if self.line_bytes < line::LEAST_BYTES as u64 {
             let least = line::LEAST_BYTES;
-            return Err(Trouble::new(format!("expected --line-bytes of at least {least}")));
+            return Err(RunError::new(format!("expected --line-bytes of at least {least}")));
         }
         if self.sample == 0 || self.writers == 0 {
-            return Err(Trouble::new("expected at least 1 for --sample and --writers"));
+            return Err(RunError::new("expected at least 1 for --sample and --writers"));
         }
         if self.seconds.is_nan() || self.seconds <= 0.0 {
-            return Err(Trouble::new("expected --seconds of more than 0"));
+            return Err(RunError::new("expected --seconds of more than 0"));
         }
         match &self.cpus {
             Some(cpus) => cpus.check(&self.roles()),
@@ -190,7 +190,7 @@ impl Measured {
     fn check(&self, dropped: u64) -> Result<()> {
         for (number, (wrote, delivered)) in (1..).zip(self.wrote.iter().zip(&self.delivered.each)) {
             if wrote.tally != *delivered {
-                return Err(Trouble::new(format!(
+                return Err(RunError::new(format!(
                     "writer {number}: {} lines were accepted and {} delivered, or not the \
                      same ones: this is a bug; please report it",
                     wrote.tally.lines, delivered.lines
@@ -199,7 +199,7 @@ impl Measured {
         }
         let known: u64 = self.wrote.iter().map(|wrote| wrote.refusals).sum();
         if known != dropped {
-            return Err(Trouble::new(format!(
+            return Err(RunError::new(format!(
                 "the log has counted {dropped} dropped lines, its writers {known}: this is a \
                  bug; please report it"
             )));

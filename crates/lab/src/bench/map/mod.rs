@@ -20,7 +20,7 @@ mod work;
 
 use super::show;
 use crate::workload::{
-    Result, Trouble, clock,
+    Result, RunError, clock,
     results::{COMMONHOLD, Results, median},
     temporary::TemporaryHold,
     worker::Worker,
@@ -138,21 +138,21 @@ impl Args {
 
     fn validate(&self) -> Result<()> {
         if [self.processes, self.keys, self.batch as u64, self.runs as u64].contains(&0) {
-            return Err(Trouble::new(
+            return Err(RunError::new(
                 "expected at least 1 for --processes, --keys, --batch and --runs",
             ));
         }
         if self.keys < self.processes {
-            return Err(Trouble::new("expected at least as many --keys as --processes"));
+            return Err(RunError::new("expected at least as many --keys as --processes"));
         }
         if !self.shape().tells_apart(self.keys) {
             let (keys, size) = (self.keys, self.key_size);
-            return Err(Trouble::new(format!(
+            return Err(RunError::new(format!(
                 "{keys} keys cannot differ in {size} bytes; raise --key-size or lower --keys"
             )));
         }
         if self.phases.is_empty() {
-            return Err(Trouble::new("expected at least one phase in --phases"));
+            return Err(RunError::new("expected at least one phase in --phases"));
         }
         Ok(())
     }

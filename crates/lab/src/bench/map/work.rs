@@ -5,7 +5,7 @@
 
 use super::order::{Order, Shape, Walk};
 use crate::workload::{
-    Result, Trouble, clock,
+    Result, RunError, clock,
     latency::{Latencies, Packed},
     say, worker,
 };
@@ -94,7 +94,7 @@ pub fn run(job: &Job) -> Result<()> {
     let mut process = Process::new(job)?;
     say("ready")?;
     while let Some(command) = worker::command()? {
-        let bad = || Trouble::new(format!("expected a phase and an instant, got '{command}'"));
+        let bad = || RunError::new(format!("expected a phase and an instant, got '{command}'"));
         let (name, start_ns) = command.split_once(' ').ok_or_else(bad)?;
         let phase = Phase::named(name).ok_or_else(bad)?;
         clock::spin_until(start_ns.parse().map_err(|_| bad())?);
@@ -236,8 +236,8 @@ impl Process {
     }
 }
 
-fn wrong(number: u64) -> Trouble {
-    Trouble::new(format!("key {number} is missing, or its value is wrong: run `hold crashtest`"))
+fn wrong(number: u64) -> RunError {
+    RunError::new(format!("key {number} is missing, or its value is wrong: run `hold crashtest`"))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! renamed.
 
 use super::chart::{Area, Chart, FONT, TEXT, said};
-use crate::workload::{Result, Trouble};
+use crate::workload::{Result, RunError};
 use plotters::prelude::*;
 use std::path::{Path, PathBuf};
 
@@ -59,8 +59,8 @@ pub fn write(path: &Path, words: &Words, charts: &[Chart]) -> Result<()> {
         Some(Kind::Html) => svg(None, charts).map(|svg| html(words, &svg)),
         _ => svg(Some(words), charts),
     };
-    put(path, &text.map_err(Trouble::new)?)
-        .map_err(|e| Trouble::new(format!("cannot write {}: {e}", path.display())))
+    put(path, &text.map_err(RunError::new)?)
+        .map_err(|e| RunError::new(format!("cannot write {}: {e}", path.display())))
 }
 
 fn put(path: &Path, text: &str) -> std::io::Result<()> {

@@ -19,7 +19,7 @@ use super::{
     table,
 };
 use crate::workload::{
-    Result, Trouble,
+    Result, RunError,
     pin::Cpus,
     results::{COMMONHOLD, Results, median},
     temporary::TemporaryHold,
@@ -125,17 +125,17 @@ impl Args {
     fn validate(&self) -> Result<()> {
         if self.batch.is_empty() || self.batch.contains(&0) || self.runs == 0 || self.elements == 0
         {
-            return Err(Trouble::new("expected at least 1 for --batch, --runs and --elements"));
+            return Err(RunError::new("expected at least 1 for --batch, --runs and --elements"));
         }
         if !(8..=u64::from(u32::MAX)).contains(&self.element_bytes) {
-            return Err(Trouble::new("expected --element-bytes of at least 8 and less than 4G"));
+            return Err(RunError::new("expected --element-bytes of at least 8 and less than 4G"));
         }
         if self.seconds.is_nan() || self.seconds <= 0.0 {
-            return Err(Trouble::new("expected --seconds of more than 0"));
+            return Err(RunError::new("expected --seconds of more than 0"));
         }
         let most = *self.batch.iter().max().unwrap_or(&1);
         if most > self.elements as usize {
-            return Err(Trouble::new(format!(
+            return Err(RunError::new(format!(
                 "expected a --batch of at most --elements, got {most}"
             )));
         }

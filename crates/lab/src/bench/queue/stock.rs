@@ -1,7 +1,7 @@
 //! The elements before and after a run: none is lost, none is duplicated.
 
 use super::{A2B, B2A};
-use crate::workload::{Result, Trouble};
+use crate::workload::{Result, RunError};
 use commonhold::queue::Queue;
 
 /// Writes a count of zero into every element, which also touches its memory.
@@ -13,7 +13,7 @@ pub fn prepare(queue: &Queue) -> Result<()> {
 }
 
 /// # Errors
-/// Trouble unless every element is in one of the queues, once, and, if they were touched, their
+/// An error unless every element is in one of the queues, once, and, if they were touched, their
 /// counts are `moved` in all.
 pub fn audit(queue: &Queue, moved: u64, touched: bool) -> Result<()> {
     let elements = queue.stat()?.elements as usize;
@@ -41,6 +41,6 @@ pub fn audit(queue: &Queue, moved: u64, touched: bool) -> Result<()> {
     Ok(())
 }
 
-fn wrong(text: String) -> Trouble {
-    Trouble::new(format!("{text}: this is a bug; please report it"))
+fn wrong(text: String) -> RunError {
+    RunError::new(format!("{text}: this is a bug; please report it"))
 }

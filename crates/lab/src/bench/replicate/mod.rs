@@ -13,7 +13,7 @@ mod writer;
 
 use super::{crew::Crew, goals, show, table};
 use crate::workload::{
-    Result, Trouble,
+    Result, RunError,
     latency::{Latencies, show as shown_time},
     pin::Cpus,
     results::{COMMONHOLD, Results, median},
@@ -153,22 +153,22 @@ impl Case {
 impl Args {
     fn validate(&self) -> Result<()> {
         if self.replicas.is_empty() || self.kinds.is_empty() || self.runs == 0 {
-            return Err(Trouble::new("expected at least one of --replicas, --loop and --runs"));
+            return Err(RunError::new("expected at least one of --replicas, --loop and --runs"));
         }
         if !(8..=1 << 20).contains(&self.key_size) || !(8..=1 << 20).contains(&self.data_size) {
-            return Err(Trouble::new("expected 8 to 1M for --key-size and --data-size"));
+            return Err(RunError::new("expected 8 to 1M for --key-size and --data-size"));
         }
         if self.cardinality == 0 || self.watermark == 0 {
-            return Err(Trouble::new("expected at least 1 for --cardinality and --watermark"));
+            return Err(RunError::new("expected at least 1 for --cardinality and --watermark"));
         }
         if self.watermark.saturating_mul(self.frame_bytes()) > self.stream_size / 2 {
-            return Err(Trouble::new(format!(
+            return Err(RunError::new(format!(
                 "expected a --watermark of at most half of the stream, got {}; raise --stream-size",
                 self.watermark
             )));
         }
         if self.seconds.is_nan() || self.seconds <= 0.0 {
-            return Err(Trouble::new("expected --seconds of more than 0"));
+            return Err(RunError::new("expected --seconds of more than 0"));
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use super::super::crew;
 use crate::workload::{
-    Result, Trouble,
+    Result, RunError,
     clock::now_ns,
     latency::{Latencies, Packed},
 };
@@ -39,16 +39,16 @@ pub struct Read {
 
 impl Read {
     /// # Errors
-    /// Trouble unless every replica has come to the end.
+    /// An error unless every replica has come to the end.
     pub fn check(&self, end: u64, replicas: usize) -> Result<()> {
         let there = self.offsets.iter().filter(|offset| **offset == end).count();
         if there != replicas {
             let text = format!("{there} of {replicas} replicas have reached the end of the stream");
-            return Err(Trouble::new(text));
+            return Err(RunError::new(text));
         }
         match self.digests.iter().all(|digest| *digest == self.digests[0]) {
             true => Ok(()),
-            false => Err(Trouble::new("the replicas' maps differ")),
+            false => Err(RunError::new("the replicas' maps differ")),
         }
     }
 
@@ -131,7 +131,7 @@ fn apply(job: &Job, address: &Address) -> Result<()> {
         let options = ReplicaOptions::default();
         let replica = Replica::connect(&hold, super::MAP, address, options, ages.clone())?;
         if !replica.wait_ready(PATIENCE) {
-            return Err(Trouble::new(format!("a replica is not ready: {:?}", replica.status())));
+            return Err(RunError::new(format!("a replica is not ready: {:?}", replica.status())));
         }
         replicas.push((hold, replica));
     }

@@ -2,7 +2,7 @@
 
 use super::super::pace::{Pace, Waiting};
 use super::Args;
-use crate::workload::{Result, Trouble, clock::now_ns};
+use crate::workload::{Result, RunError, clock::now_ns};
 use commonhold::map::Map;
 use commonhold_replicate::Origin;
 use std::time::Duration;
@@ -75,7 +75,7 @@ impl Ahead<'_> {
                 let now = now_ns();
                 late = if late == 0 { now + PATIENCE_NS } else { late };
                 if now > late {
-                    return Err(Trouble::new("a replica has stopped reading"));
+                    return Err(RunError::new("a replica has stopped reading"));
                 }
                 std::thread::sleep(NAP);
             }
