@@ -8,17 +8,17 @@ use commonhold_bench::{
     install,
     report::Report,
     rivals, rounds,
-    settings::{CommandLine, Format, Settings, Verb},
+    settings::{Command, CommandLine, Format, Settings},
     worker, workloads,
 };
 
 fn main() -> ExitCode {
-    let done = match CommandLine::parse().verb {
-        Verb::Run(settings) => run(&settings),
-        Verb::Table { file } => table(&file),
-        Verb::List => list(),
-        Verb::Install => install::install(),
-        Verb::Worker => worker::main(),
+    let done = match CommandLine::parse().command {
+        Command::Run(settings) => run(&settings),
+        Command::Table { file } => table(&file),
+        Command::List => list(),
+        Command::Install => install::install(),
+        Command::Worker => worker::main(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

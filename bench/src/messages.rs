@@ -2,7 +2,7 @@
 //! [`Port`] through which one worker sends and receives.
 //!
 //! Invariant: as in [`crate::store`], the workloads know a system only through these traits.
-//! Workers have numbers, *seats*; the workload decides the work of each seat (see its file). Waits
+//! Workers have numbers; the workload decides the work of each worker (see its file). Waits
 //! use the best means that the rival has. Rivals implement them; the team calls them.
 
 use std::{ops::Range, path::Path};
@@ -21,7 +21,7 @@ pub type Each<'a> = &'a mut dyn FnMut(&[u8]);
 pub trait Carrier: Rival {
     /// Opens what [`Rival::prepare`] made, for the workers of these numbers in this process: one
     /// port for each. It returns only when nothing that is sent from then on can be missed.
-    fn open(&self, site: &Path, shape: &Shape, seats: Range<u64>) -> Result<Vec<Box<dyn Port>>>;
+    fn open(&self, site: &Path, shape: &Shape, workers: Range<u64>) -> Result<Vec<Box<dyn Port>>>;
 }
 
 /// One worker's end. It lives and dies on one thread.

@@ -166,8 +166,8 @@ impl Bench {
             if workload.rate(phase).is_some() {
                 slowest = slowest.max(seconds(done) / entry.shape.keys as f64);
             }
-            let figures = done.findings.figures.iter();
-            let pace = figures.filter(|one| Some(one.metric.as_str()) == workload.pace());
+            let measurements = done.findings.measurements.iter();
+            let pace = measurements.filter(|one| Some(one.metric.as_str()) == workload.pace());
             paces.extend(pace.map(|one| one.value));
             Ok(())
         })?;
@@ -209,8 +209,8 @@ impl Bench {
                     add(of.metric, value, "ns");
                 }
             }
-            for figure in &done.findings.figures {
-                add(&figure.metric, figure.value, &figure.unit);
+            for measurement in &done.findings.measurements {
+                add(&measurement.metric, measurement.value, &measurement.unit);
             }
             let place = format!("round {round}, {}.{phase}, {name}", entry.workload.name());
             notes.extend(done.findings.notes.iter().map(|note| format!("{place}: {note}")));

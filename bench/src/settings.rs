@@ -12,7 +12,7 @@ use crate::rival::{Order, Shape};
 pub struct CommandLine {
     /// The subcommand.
     #[command(subcommand)]
-    pub verb: Verb,
+    pub command: Command,
 }
 
 const EXAMPLES: &str = "\
@@ -28,7 +28,7 @@ Examples:
 
 /// The subcommands.
 #[derive(Subcommand)]
-pub enum Verb {
+pub enum Command {
     /// Measure.
     Run(Settings),
     /// Print the table of a JSON file that `run --json` wrote.

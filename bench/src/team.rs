@@ -88,8 +88,8 @@ impl Ports {
         rival: &'static dyn Carrier,
         job: Job,
     ) -> Result<Ports> {
-        let seats = job.first_worker..job.first_worker + job.threads as u64;
-        let ports = rival.open(&job.site, &job.shape, seats)?;
+        let workers = job.first_worker..job.first_worker + job.threads as u64;
+        let ports = rival.open(&job.site, &job.shape, workers)?;
         ensure!(ports.len() == job.threads, "{} opened a wrong number of ports", rival.name());
         Ok(Ports { workload, ports, job })
     }
@@ -98,16 +98,16 @@ impl Ports {
 impl Team for Ports {
     fn run(&mut self, phase: &str) -> Result<Done> {
         let Ports { workload, ports, job } = self;
-        let seat = |at: usize| job.first_worker + at as u64;
+        let worker = |at: usize| job.first_worker + at as u64;
         let done = together(ports, true, |at, port, mut tally| {
-            let played = workload.run(phase, seat(at), &job.shape, port.as_mut(), &mut tally);
+            let played = workload.run(phase, worker(at), &job.shape, port.as_mut(), &mut tally);
             match played {
                 Ok(()) => Ok(tally),
                 Err(error) => give_up(&error),
             }
         })?;
         for at in 0..ports.len() {
-            workload.check(phase, seat(at), &job.shape, &job.site)?;
+            workload.check(phase, worker(at), &job.shape, &job.site)?;
         }
         Ok(done)
     }

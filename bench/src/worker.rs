@@ -127,7 +127,7 @@ impl Done {
         self.absent += other.absent;
         self.resident_bytes += other.resident_bytes;
         self.times.extend(other.times);
-        self.findings.figures.extend(other.findings.figures);
+        self.findings.measurements.extend(other.findings.measurements);
         self.findings.notes.extend(other.findings.notes);
         self
     }

@@ -123,8 +123,8 @@ fn log(name: &str) {
         let workload = workloads::of_messages("log").unwrap();
         let shape = shape("log");
         for phase in ["flood", "burst"] {
-            for (seat, port) in (0..).zip(ports.iter_mut()) {
-                workload.run(phase, seat, &shape, port.as_mut(), &mut tally).unwrap();
+            for (worker, port) in (0..).zip(ports.iter_mut()) {
+                workload.run(phase, worker, &shape, port.as_mut(), &mut tally).unwrap();
             }
             workload.check(phase, 2, &shape, site).unwrap();
         }
@@ -141,8 +141,8 @@ fn replicate(name: &str) {
         let mut tally = Tally::new(false).unwrap();
         let workload = workloads::of_messages("replicate").unwrap();
         let shape = shape("replicate");
-        for (seat, port) in (0..).zip(ports.iter_mut()) {
-            workload.run("stream", seat, &shape, port.as_mut(), &mut tally).unwrap();
+        for (worker, port) in (0..).zip(ports.iter_mut()) {
+            workload.run("stream", worker, &shape, port.as_mut(), &mut tally).unwrap();
         }
         assert_eq!(tally.operations, shape.keys * FOLLOWERS);
     });

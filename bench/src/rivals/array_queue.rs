@@ -48,8 +48,13 @@ impl Rival for Array {
 }
 
 impl Carrier for Array {
-    fn open(&self, _site: &Path, _shape: &Shape, seats: Range<u64>) -> Result<Vec<Box<dyn Port>>> {
-        ensure!(seats == (0..2), "both users of an ArrayQueue are in one process");
+    fn open(
+        &self,
+        _site: &Path,
+        _shape: &Shape,
+        workers: Range<u64>,
+    ) -> Result<Vec<Box<dyn Port>>> {
+        ensure!(workers == (0..2), "both users of an ArrayQueue are in one process");
         let [b2a, a2b] = array::from_fn(|_| Arc::new(ArrayQueue::new(ELEMENTS as usize)));
         for number in 0..ELEMENTS {
             b2a.push(number).map_err(|_| anyhow!("no room to begin with"))?;

@@ -48,8 +48,8 @@ impl Rival for Broadcast {
 }
 
 impl Carrier for Broadcast {
-    fn open(&self, _site: &Path, shape: &Shape, seats: Range<u64>) -> Result<Vec<Box<dyn Port>>> {
-        ensure!(seats == (0..shape.workers), "all ends of a bus are in one process");
+    fn open(&self, _site: &Path, shape: &Shape, workers: Range<u64>) -> Result<Vec<Box<dyn Port>>> {
+        ensure!(workers == (0..shape.workers), "all ends of a bus are in one process");
         let (mut there, mut back) = (Bus::new(ROOM), Bus::new(ROOM));
         let from_there = (1..shape.workers).map(|_| there.add_rx());
         let mut ends: Vec<_> = from_there.map(|rx| End { bus: None, incoming: Some(rx) }).collect();

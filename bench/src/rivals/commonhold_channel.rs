@@ -58,11 +58,11 @@ impl Rival for CommonholdChannel {
 }
 
 impl Carrier for CommonholdChannel {
-    fn open(&self, site: &Path, shape: &Shape, seats: Range<u64>) -> Result<Vec<Box<dyn Port>>> {
+    fn open(&self, site: &Path, shape: &Shape, workers: Range<u64>) -> Result<Vec<Box<dyn Port>>> {
         let hold = Hold::options().directory(site).open(HOLD).context("cannot open the hold")?;
         let both = shape.workers == 2;
-        let open = |seat| Ok(Box::new(End::open(&hold, seat, both)?) as Box<dyn Port>);
-        seats.map(open).collect()
+        let open = |worker| Ok(Box::new(End::open(&hold, worker, both)?) as Box<dyn Port>);
+        workers.map(open).collect()
     }
 }
 
@@ -74,16 +74,16 @@ struct End {
 }
 
 impl End {
-    fn open(hold: &Hold, seat: u64, both: bool) -> Result<End> {
+    fn open(hold: &Hold, worker: u64, both: bool) -> Result<End> {
         let options = ChannelOptions::new(RING_BYTES);
         let (there, back) = (
             hold.channels().open_or_create(THERE, options)?,
             hold.channels().open_or_create(BACK, options)?,
         );
-        let (outgoing, incoming) = if seat == 0 { (there, back) } else { (back, there) };
+        let (outgoing, incoming) = if worker == 0 { (there, back) } else { (back, there) };
         // Without a way back, worker 0 only sends and the others only receive.
-        let producer = (both || seat == 0).then(|| outgoing.producer()).transpose()?;
-        let receives = both || seat > 0;
+        let producer = (both || worker == 0).then(|| outgoing.producer()).transpose()?;
+        let receives = both || worker > 0;
         let consumer = receives.then(|| incoming.consumer(Join::Oldest, Policy::Lossless));
         Ok(End { producer, consumer: consumer.transpose()?, buffer: Vec::new() })
     }

@@ -70,18 +70,18 @@ fn options(shape: &Shape) -> Result<LogOptions> {
 }
 
 impl Carrier for CommonholdLog {
-    fn open(&self, site: &Path, shape: &Shape, seats: Range<u64>) -> Result<Vec<Box<dyn Port>>> {
+    fn open(&self, site: &Path, shape: &Shape, workers: Range<u64>) -> Result<Vec<Box<dyn Port>>> {
         let hold = Hold::options().directory(site).open(HOLD).context("cannot open the hold")?;
-        let open = |seat| -> Result<Box<dyn Port>> {
+        let open = |worker| -> Result<Box<dyn Port>> {
             let log =
                 hold.logs().open_or_create(LOG, options(shape)?).context("cannot open the log")?;
-            Ok(if seat + 1 < shape.workers {
+            Ok(if worker + 1 < shape.workers {
                 Box::new(Writer(log))
             } else {
                 Box::new(Reader::new(&log, site)?)
             })
         };
-        seats.map(open).collect()
+        workers.map(open).collect()
     }
 }
 

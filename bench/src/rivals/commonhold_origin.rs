@@ -70,14 +70,14 @@ impl Rival for CommonholdOrigin {
 }
 
 impl Carrier for CommonholdOrigin {
-    fn open(&self, site: &Path, _shape: &Shape, seats: Range<u64>) -> Result<Vec<Box<dyn Port>>> {
-        let open = |seat| -> Result<Box<dyn Port>> {
-            match seat {
+    fn open(&self, site: &Path, _shape: &Shape, workers: Range<u64>) -> Result<Vec<Box<dyn Port>>> {
+        let open = |worker| -> Result<Box<dyn Port>> {
+            match worker {
                 0 => Ok(Box::new(Writer::open(site)?)),
                 _ => Ok(Box::new(Replicas::open(site)?)),
             }
         };
-        seats.map(open).collect()
+        workers.map(open).collect()
     }
 }
 

@@ -70,15 +70,15 @@ impl Rival for CommonholdQueue {
 }
 
 impl Carrier for CommonholdQueue {
-    fn open(&self, site: &Path, _shape: &Shape, seats: Range<u64>) -> Result<Vec<Box<dyn Port>>> {
+    fn open(&self, site: &Path, _shape: &Shape, workers: Range<u64>) -> Result<Vec<Box<dyn Port>>> {
         let hold = Hold::options().directory(site).open(HOLD).context("cannot open the hold")?;
         let options = QueueOptions::new(ELEMENTS, ELEMENT_BYTES).queues(NAMES);
         let queue =
             hold.queues().open_or_create(QUEUE, options).context("cannot open the queue")?;
         // An element in flight borrows the queue. A worker opens one, and ends with it.
         let queue: &'static Queue = Box::leak(Box::new(queue));
-        let open = |seat| Ok(Box::new(End::new(queue, seat)?) as Box<dyn Port>);
-        seats.map(open).collect()
+        let open = |worker| Ok(Box::new(End::new(queue, worker)?) as Box<dyn Port>);
+        workers.map(open).collect()
     }
 }
 
@@ -92,9 +92,9 @@ struct End {
 }
 
 impl End {
-    fn new(queue: &'static Queue, seat: u64) -> Result<End> {
+    fn new(queue: &'static Queue, worker: u64) -> Result<End> {
         let [mut incoming, mut outgoing] = NAMES.map(|name| queue.named(name));
-        if seat > 0 {
+        if worker > 0 {
             std::mem::swap(&mut incoming, &mut outgoing);
         }
         let (incoming, outgoing) = (incoming?, outgoing?);

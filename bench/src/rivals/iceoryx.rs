@@ -80,10 +80,10 @@ thread_local! {
 }
 
 impl Carrier for Iceoryx {
-    fn open(&self, site: &Path, shape: &Shape, seats: Range<u64>) -> Result<Vec<Box<dyn Port>>> {
+    fn open(&self, site: &Path, shape: &Shape, workers: Range<u64>) -> Result<Vec<Box<dyn Port>>> {
         set_log_level(LogLevel::Error);
-        let open = |seat| End::open(site, seat, shape.workers);
-        let ends = seats.map(open).collect::<Result<Vec<_>, _>>();
+        let open = |worker| End::open(site, worker, shape.workers);
+        let ends = workers.map(open).collect::<Result<Vec<_>, _>>();
         let ends = ends.map_err(|why| anyhow!("iceoryx2: {why}"))?;
         // Only when all of this process are there, as they wait for each other's.
         ends.iter().try_for_each(End::connect)?;
@@ -112,21 +112,21 @@ struct End {
 }
 
 impl End {
-    fn open(site: &Path, seat: u64, workers: u64) -> Result<End, Failure> {
+    fn open(site: &Path, worker: u64, workers: u64) -> Result<End, Failure> {
         let both = workers == 2;
         let node = NodeBuilder::new()
             .config(&config(site)?)
             .signal_handling_mode(SignalHandlingMode::Disabled)
             .create::<ipc::Service>()?;
         let (there, back) = (service(&node, THERE)?, service(&node, BACK)?);
-        let (outgoing, incoming) = if seat == 0 { (there, back) } else { (back, there) };
+        let (outgoing, incoming) = if worker == 0 { (there, back) } else { (back, there) };
         // Without a way back, worker 0 only sends and the others only receive.
-        let publisher = (both || seat == 0).then(|| {
+        let publisher = (both || worker == 0).then(|| {
             let strategy = BackpressureStrategy::RetryUntilDelivered;
             outgoing.publisher_builder().backpressure_strategy(strategy).create()
         });
         let subscriber =
-            (both || seat > 0).then(|| incoming.subscriber_builder().buffer_size(ROOM).create());
+            (both || worker > 0).then(|| incoming.subscriber_builder().buffer_size(ROOM).create());
         Ok(End {
             publisher: publisher.transpose()?,
             subscriber: subscriber.transpose()?,

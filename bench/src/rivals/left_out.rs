@@ -51,7 +51,12 @@ impl Rival for LeftOut {
 }
 
 impl Carrier for LeftOut {
-    fn open(&self, _site: &Path, _shape: &Shape, _seats: Range<u64>) -> Result<Vec<Box<dyn Port>>> {
+    fn open(
+        &self,
+        _site: &Path,
+        _shape: &Shape,
+        _workers: Range<u64>,
+    ) -> Result<Vec<Box<dyn Port>>> {
         bail!("{} is not compiled in", self.name)
     }
 }

@@ -49,8 +49,8 @@ impl Rival for MutexFile {
 }
 
 impl Carrier for MutexFile {
-    fn open(&self, site: &Path, shape: &Shape, seats: Range<u64>) -> Result<Vec<Box<dyn Port>>> {
-        ensure!(seats == (0..shape.workers), "all writers of the file are in one process");
+    fn open(&self, site: &Path, shape: &Shape, workers: Range<u64>) -> Result<Vec<Box<dyn Port>>> {
+        ensure!(workers == (0..shape.workers), "all writers of the file are in one process");
         let path = log::file(site);
         let file = File::create(&path).context("cannot make the lines' file")?;
         let file = Arc::new(Mutex::new(file));

@@ -80,14 +80,14 @@ impl Rival for Nats {
 }
 
 impl Carrier for Nats {
-    fn open(&self, site: &Path, _shape: &Shape, seats: Range<u64>) -> Result<Vec<Box<dyn Port>>> {
-        let open = |seat| -> Result<Box<dyn Port>> {
-            match seat {
+    fn open(&self, site: &Path, _shape: &Shape, workers: Range<u64>) -> Result<Vec<Box<dyn Port>>> {
+        let open = |worker| -> Result<Box<dyn Port>> {
+            match worker {
                 0 => Ok(Box::new(Publisher { stream: connect(site, b"")?, outgoing: Vec::new() })),
                 _ => Ok(Box::new(Subscribers::open(site)?)),
             }
         };
-        seats.map(open).collect()
+        workers.map(open).collect()
     }
 }
 

@@ -87,14 +87,14 @@ impl Rival for Replicas {
 }
 
 impl Carrier for Replicas {
-    fn open(&self, site: &Path, _shape: &Shape, seats: Range<u64>) -> Result<Vec<Box<dyn Port>>> {
-        let open = |seat| -> Result<Box<dyn Port>> {
-            match seat {
+    fn open(&self, site: &Path, _shape: &Shape, workers: Range<u64>) -> Result<Vec<Box<dyn Port>>> {
+        let open = |worker| -> Result<Box<dyn Port>> {
+            match worker {
                 0 => Ok(Box::new(Writer { socket: Socket::connect(&socket(site))?, waiting: 0 })),
                 _ => Ok(Box::new(Readers::open(site)?)),
             }
         };
-        seats.map(open).collect()
+        workers.map(open).collect()
     }
 }
 

@@ -127,8 +127,8 @@ fn compile(to: &Path) -> Result<()> {
 }
 
 impl Carrier for Spdlog {
-    fn open(&self, site: &Path, shape: &Shape, seats: Range<u64>) -> Result<Vec<Box<dyn Port>>> {
-        ensure!(seats == (0..shape.workers), "the driver has all writers");
+    fn open(&self, site: &Path, shape: &Shape, workers: Range<u64>) -> Result<Vec<Box<dyn Port>>> {
+        ensure!(workers == (0..shape.workers), "the driver has all writers");
         let writers = shape.workers - 1;
         let mut ports: Vec<Box<dyn Port>> = Vec::new();
         ports.extend((0..writers).map(|_| Box::new(Idle) as Box<dyn Port>));

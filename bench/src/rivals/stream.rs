@@ -72,8 +72,8 @@ impl Rival for Stream {
 
     fn prepare(&self, site: &Path, _shape: &Shape) -> Result<Option<Server>> {
         if let Kind::Pipe = self.kind {
-            for seat in 0..2 {
-                mknodat(CWD, pipe_of(site, seat), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
+            for worker in 0..2 {
+                mknodat(CWD, pipe_of(site, worker), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
                     .context("cannot make a pipe")?;
             }
         }
@@ -82,16 +82,16 @@ impl Rival for Stream {
 }
 
 impl Carrier for Stream {
-    fn open(&self, site: &Path, _shape: &Shape, seats: Range<u64>) -> Result<Vec<Box<dyn Port>>> {
+    fn open(&self, site: &Path, _shape: &Shape, workers: Range<u64>) -> Result<Vec<Box<dyn Port>>> {
         match self.kind {
-            Kind::Pipe => seats.map(|seat| pipe_end(site, seat)).collect(),
-            Kind::Socket => socket_ends(site, seats),
+            Kind::Pipe => workers.map(|worker| pipe_end(site, worker)).collect(),
+            Kind::Socket => socket_ends(site, workers),
         }
     }
 }
 
-fn pipe_end(site: &Path, seat: u64) -> Result<Box<dyn Port>> {
-    Ok(Box::new(End::new(pipe(site, seat)?, pipe(site, 1 - seat)?)))
+fn pipe_end(site: &Path, worker: u64) -> Result<Box<dyn Port>> {
+    Ok(Box::new(End::new(pipe(site, worker)?, pipe(site, 1 - worker)?)))
 }
 
 fn pipe_of(site: &Path, sender: u64) -> PathBuf {
@@ -105,11 +105,11 @@ fn pipe(site: &Path, sender: u64) -> Result<File> {
 }
 
 /// Worker 0 listens, and accepts only when the other one, if it is here as well, has connected.
-fn socket_ends(site: &Path, seats: Range<u64>) -> Result<Vec<Box<dyn Port>>> {
+fn socket_ends(site: &Path, workers: Range<u64>) -> Result<Vec<Box<dyn Port>>> {
     let path = site.join("socket");
-    let listener = seats.contains(&0).then(|| UnixListener::bind(&path));
+    let listener = workers.contains(&0).then(|| UnixListener::bind(&path));
     let listener = listener.transpose().context("cannot listen on a socket")?;
-    let connected = seats.contains(&1).then(|| connect(&path)).transpose()?;
+    let connected = workers.contains(&1).then(|| connect(&path)).transpose()?;
     let accepted = listener.map(|listener| listener.accept()).transpose()?;
     let streams = accepted.map(|(stream, _)| stream).into_iter().chain(connected);
     let end = |stream: UnixStream| Ok(Box::new(End::new(stream.try_clone()?, stream)) as Box<_>);

@@ -58,8 +58,13 @@ impl Rival for SyncChannel {
 }
 
 impl Carrier for SyncChannel {
-    fn open(&self, _site: &Path, _shape: &Shape, seats: Range<u64>) -> Result<Vec<Box<dyn Port>>> {
-        ensure!(seats == (0..2), "a sync_channel has two ends in one process");
+    fn open(
+        &self,
+        _site: &Path,
+        _shape: &Shape,
+        workers: Range<u64>,
+    ) -> Result<Vec<Box<dyn Port>>> {
+        ensure!(workers == (0..2), "a sync_channel has two ends in one process");
         match self.workload {
             "queue" => queue(),
             _ => Ok(ends::<{ message::BYTES }>().map(boxed).into()),

@@ -56,8 +56,8 @@ impl Rival for NonBlocking {
 }
 
 impl Carrier for NonBlocking {
-    fn open(&self, site: &Path, shape: &Shape, seats: Range<u64>) -> Result<Vec<Box<dyn Port>>> {
-        ensure!(seats == (0..shape.workers), "all writers of an appender are in one process");
+    fn open(&self, site: &Path, shape: &Shape, workers: Range<u64>) -> Result<Vec<Box<dyn Port>>> {
+        ensure!(workers == (0..shape.workers), "all writers of an appender are in one process");
         let path = log::file(site);
         let file = File::create(&path).context("cannot make the lines' file")?;
         let builder = NonBlockingBuilder::default().lossy(false);

@@ -43,12 +43,12 @@ impl OfMessages for Broadcast {
     fn run(
         &self,
         _phase: &str,
-        seat: u64,
+        worker: u64,
         shape: &Shape,
         port: &mut dyn Port,
         tally: &mut Tally,
     ) -> Result<()> {
-        if seat == 0 {
+        if worker == 0 {
             send_all(shape.keys, port, tally)
         } else {
             receive_all(shape.keys, port, tally)

@@ -50,12 +50,12 @@ impl OfMessages for Channel {
     fn run(
         &self,
         phase: &str,
-        seat: u64,
+        worker: u64,
         shape: &Shape,
         port: &mut dyn Port,
         tally: &mut Tally,
     ) -> Result<()> {
-        match (phase, seat) {
+        match (phase, worker) {
             ("stream", 0) => send_all(shape.keys, port, tally),
             ("stream", _) => receive_all(shape.keys, port, tally),
             ("ping", 0) => ask(shape.keys, port, tally),
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_or_out_of_order_is_counted_as_wrong() {
+    fn lost_and_unordered_messages_count_as_wrong() {
         for (numbers, wrong) in [([0, 1, 2, 3], 0), ([0, 2, 1, 3], 2), ([0, 1, 1, 2], 2)] {
             let mut tally = Tally::new(false).unwrap();
             let mut port = Script(numbers.into_iter());

@@ -67,25 +67,25 @@ impl OfMessages for Log {
     fn run(
         &self,
         phase: &str,
-        seat: u64,
+        worker: u64,
         shape: &Shape,
         port: &mut dyn Port,
         tally: &mut Tally,
     ) -> Result<()> {
         let lines = lines(phase, shape)?;
-        let delivers = seat + 1 == shape.workers;
+        let delivers = worker + 1 == shape.workers;
         if port.play(phase, lines, tally)? {
             return Ok(());
         }
         match phase {
             _ if delivers => port.deliver(lines * (shape.workers - 1)),
-            "burst" => write_in_bursts(Line::new(phase, seat), lines, port, tally),
-            _ => write(&mut Line::new(phase, seat), lines, port, tally),
+            "burst" => write_in_bursts(Line::new(phase, worker), lines, port, tally),
+            _ => write(&mut Line::new(phase, worker), lines, port, tally),
         }
     }
 
-    fn check(&self, phase: &str, seat: u64, shape: &Shape, site: &Path) -> Result<()> {
-        if seat + 1 < shape.workers {
+    fn check(&self, phase: &str, worker: u64, shape: &Shape, site: &Path) -> Result<()> {
+        if worker + 1 < shape.workers {
             return Ok(());
         }
         let file = File::open(file(site)).context("cannot open the lines' file")?;

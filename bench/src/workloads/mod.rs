@@ -106,14 +106,14 @@ pub trait OfMessages: Workload {
     fn run(
         &self,
         phase: &str,
-        seat: u64,
+        worker: u64,
         shape: &Shape,
         port: &mut dyn Port,
         tally: &mut Tally,
     ) -> Result<()>;
 
     /// Runs the checks that are possible only after the phase, outside its time.
-    fn check(&self, _phase: &str, _seat: u64, _shape: &Shape, _site: &Path) -> Result<()> {
+    fn check(&self, _phase: &str, _worker: u64, _shape: &Shape, _site: &Path) -> Result<()> {
         Ok(())
     }
 }

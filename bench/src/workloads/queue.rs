@@ -43,7 +43,7 @@ impl OfMessages for Queue {
     fn run(
         &self,
         phase: &str,
-        _seat: u64,
+        _worker: u64,
         shape: &Shape,
         port: &mut dyn Port,
         tally: &mut Tally,

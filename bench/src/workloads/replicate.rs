@@ -54,12 +54,12 @@ impl OfMessages for Replicate {
     fn run(
         &self,
         _phase: &str,
-        seat: u64,
+        worker: u64,
         shape: &Shape,
         port: &mut dyn Port,
         tally: &mut Tally,
     ) -> Result<()> {
-        if seat > 0 {
+        if worker > 0 {
             tally.operations = shape.keys * FOLLOWERS;
             return port.deliver(shape.keys);
         }

@@ -45,14 +45,14 @@ pub struct Findings {
     /// Requests that were answered, and rightly so.
     pub operations: u64,
     /// The values that are reported unchanged.
-    pub figures: Vec<Figure>,
+    pub measurements: Vec<Measurement>,
     /// Remarks that cast doubt on a result.
     pub notes: Vec<String>,
 }
 
-/// One figure.
+/// One measurement.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Figure {
+pub struct Measurement {
     /// Its metric.
     pub metric: String,
     /// How much.
@@ -63,7 +63,11 @@ pub struct Figure {
 
 impl Findings {
     /// Adds one.
-    pub fn figure(&mut self, metric: &str, value: f64, unit: &str) {
-        self.figures.push(Figure { metric: metric.to_owned(), value, unit: unit.to_owned() });
+    pub fn measured(&mut self, metric: &str, value: f64, unit: &str) {
+        self.measurements.push(Measurement {
+            metric: metric.to_owned(),
+            value,
+            unit: unit.to_owned(),
+        });
     }
 }

@@ -70,7 +70,7 @@ impl Client<'_> {
 }
 
 impl Answers {
-    /// The figure of that metric.
+    /// The measurement of that metric.
     pub fn value(&self, metric: &str) -> Result<f64> {
         let found = self.0.iter().find(|one| one["metric"] == metric);
         let value = found.and_then(|one| one["value"].as_f64());
@@ -92,7 +92,7 @@ pub fn files(
         .stdin(Stdio::null())
         .output()
         .with_context(|| format!("cannot start {}", program.display()))?;
-    let trouble = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "hold bench files: {}", trouble.trim());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "hold bench files: {}", stderr.trim());
     serde_json::from_slice(&output.stdout).context("expected JSON from hold bench files")
 }

@@ -116,7 +116,7 @@ fn pilot(client: &Client<'_>, shape: &Shape, findings: &mut Findings) -> Result<
     let requests = (PILOT_BYTES / client.set.mean_bytes()).min(shape.keys);
     let answers = client.ask(requests, None)?;
     findings.operations += requests;
-    findings.figure(PACE, answers.value("requests_per_s")?, "1/s");
+    findings.measured(PACE, answers.value("requests_per_s")?, "1/s");
     Ok(())
 }
 
@@ -125,8 +125,8 @@ fn measure(client: &Client<'_>, load: Load, shape: &Shape, findings: &mut Findin
     client.warm_up(warm_up)?;
     let closed = client.ask(load.closed, None)?;
     let cost = per_second_of_server(&closed, "closed loop", findings)?;
-    findings.figure(COST, cost, "1/s");
-    findings.figure(PACE, closed.value("requests_per_s")?, "1/s");
+    findings.measured(COST, cost, "1/s");
+    findings.measured(PACE, closed.value("requests_per_s")?, "1/s");
 
     let paced = client.ask(load.paced, Some(load.rate))?;
     let unsent = paced.value("unsent")?;
@@ -135,10 +135,10 @@ fn measure(client: &Client<'_>, load: Load, shape: &Shape, findings: &mut Findin
     }
     for quantile in ["p50", "p99", "p999"] {
         let metric = format!("latency_ns_{quantile}");
-        findings.figure(&metric, paced.value(&metric)?, "ns");
+        findings.measured(&metric, paced.value(&metric)?, "ns");
     }
     let cost = per_second_of_server(&paced, "rate", findings)?;
-    findings.figure(&format!("paced_{COST}"), cost, "1/s");
+    findings.measured(&format!("paced_{COST}"), cost, "1/s");
     findings.operations += load.closed + load.paced;
     Ok(())
 }
