@@ -240,11 +240,11 @@ static void sound(ch_hold *hold) {
 
 int main(int argc, char **argv) {
     ch_hold *hold;
-    const char *verb = argc > 2 ? argv[1] : "", *path = argv[argc - 1];
-    int begins = strcmp(verb, "write") == 0 || strcmp(verb, "storm") == 0;
+    const char *command = argc > 2 ? argv[1] : "", *path = argv[argc - 1];
+    int begins = strcmp(command, "write") == 0 || strcmp(command, "storm") == 0;
     ok((begins ? ch_hold_open_or_create : ch_hold_open)(path, NULL, &hold, &error));
-    if (strcmp(verb, "storm") == 0) storm(hold);
-    else if (strcmp(verb, "sound") == 0) sound(hold);
+    if (strcmp(command, "storm") == 0) storm(hold);
+    else if (strcmp(command, "sound") == 0) sound(hold);
     else if (argc == 4) facts(hold, argv[2], path, begins);
     ch_hold_free(hold);
     return argc < 3;

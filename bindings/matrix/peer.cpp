@@ -157,10 +157,10 @@ static void sound(const ch::hold &hold) {
 int main(int argc, char **argv) try {
     std::vector<std::string> words(argv + 1, argv + argc);
     if (words.size() < 2) return 1;
-    const std::string &verb = words[0], &path = words.back();
-    if (verb == "storm") storm(ch::hold::open_or_create(path));
-    else if (verb == "sound") sound(ch::hold::open(path));
-    else if (verb == "write") facts(ch::hold::open_or_create(path), words[1], true);
+    const std::string &command = words[0], &path = words.back();
+    if (command == "storm") storm(ch::hold::open_or_create(path));
+    else if (command == "sound") sound(ch::hold::open(path));
+    else if (command == "write") facts(ch::hold::open_or_create(path), words[1], true);
     else facts(ch::hold::open(path), words[1], false);
 } catch (const ch::error &error) {
     std::cerr << error.what() << '\n';

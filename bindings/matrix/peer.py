@@ -138,11 +138,11 @@ def sound(hold):
     print("sound" if report["ok"] else "\n".join(report["problems"]))
 
 
-def main(verb, *rest):
-    hold = commonhold.open(rest[-1], create=verb in ("write", "storm"))
-    if verb in ("storm", "sound"):
-        return {"storm": storm, "sound": sound}[verb](hold)
-    what, write = rest[0], verb == "write"
+def main(command, *rest):
+    hold = commonhold.open(rest[-1], create=command in ("write", "storm"))
+    if command in ("storm", "sound"):
+        return {"storm": storm, "sound": sound}[command](hold)
+    what, write = rest[0], command == "write"
     others = dict(
         list=lists, counter=counter, queue=queue, channel=channel, log=log, stream=stream, errors=errors
     )

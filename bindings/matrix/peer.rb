@@ -133,12 +133,12 @@ def sound(hold)
   puts problems.empty? ? "sound" : problems
 end
 
-verb, what = ARGV
+command, what = ARGV
 path = ARGV.last
-hold = Commonhold.open(path, create: %w[write storm].include?(verb) ? nil : false)
-case verb
+hold = Commonhold.open(path, create: %w[write storm].include?(command) ? nil : false)
+case command
 when "storm" then storm(hold)
 when "sound" then sound(hold)
-else facts(hold, what, path, verb == "write")
+else facts(hold, what, path, command == "write")
 end
 hold.close

@@ -752,7 +752,7 @@ int ch_queue_len(const ch_queue *queue, uint32_t number, uint64_t *len, ch_error
 
 /* Puts an element in flight at the end of a queue, and wakes a waiting process. Afterwards its
  * bytes must not be touched. After an error the element is still in flight: push it again or
- * release it with ch_queue_let_go(). Errors: CH_INVALID if it is not in flight in this process
+ * release it with ch_queue_release(). Errors: CH_INVALID if it is not in flight in this process
  * (because it was pushed before, for example), or is of another queue, or the number is not one
  * of a queue; CH_TIMED_OUT after the lock_timeout_ns of the hold; as writing. Pushing one
  * element from two threads at the same time is a fault of the program. */
@@ -780,7 +780,7 @@ int ch_queue_pull_many_timeout(const ch_queue *queue, uint32_t number, uint64_t 
                                size_t most, size_t *count, ch_error *error);
 
 /* Releases an element: pushes it to the orphan queue. Errors: those of pushing. */
-int ch_queue_let_go(const ch_queue *queue, const ch_element *element, ch_error *error);
+int ch_queue_release(const ch_queue *queue, const ch_element *element, ch_error *error);
 
 /* The same without an error, for destructors and garbage collectors: if the element cannot move
  * now, it moves later. An element that is not in flight is ignored. */

@@ -216,7 +216,7 @@ export! {
     }
 
     fn ch_queue_stat(queue: Ref<Queue>, out: Give<Stat>) {
-        out.needed("figures")?;
+        out.needed("stat")?;
         let stat = queue.get()?.stat()?;
         let orphans = stat.queues.iter().position(|queue| queue.name == stat.orphans);
         out.set(Stat {
@@ -311,7 +311,7 @@ export! {
         give_many(&elements, &count, batch)
     }
 
-    fn ch_queue_let_go(queue: Ref<Queue>, element: Take<InFlight>) {
+    fn ch_queue_release(queue: Ref<Queue>, element: Take<InFlight>) {
         let queue = queue.get()?;
         queue.orphans().try_push(take(queue, &element)?).map_err(kept)?;
         Ok(yes(true))

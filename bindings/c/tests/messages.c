@@ -41,7 +41,7 @@ TEST(queue_elements_move) {
     DONE(ch_queue_pull(queue, 0, &element, &E));
     DONE(ch_queue_len(queue, 0, &len, &E));
     CHECK(len == 3);
-    DONE(ch_queue_let_go(queue, &element, &E));
+    DONE(ch_queue_release(queue, &element, &E));
     DONE(ch_queue_len(queue, 0, &len, &E));
     CHECK(len == 4);
     DONE(ch_queue_stat(queue, &stat, &E));
@@ -67,7 +67,7 @@ TEST(queue_elements_that_cannot_be_pushed_stay_in_flight) {
     FAILS(CH_INVALID, "number 9", ch_queue_push(queue, 9, &elements[0], &E));
     FAILS(CH_INVALID, "another queue", ch_queue_push(queue, 0, &theirs, &E));
     FAILS(CH_INVALID, "another queue", ch_queue_push_pull(queue, 0, &theirs, 0, &other, &E));
-    FAILS(CH_INVALID, "another queue", ch_queue_let_go(queue, &theirs, &E));
+    FAILS(CH_INVALID, "another queue", ch_queue_release(queue, &theirs, &E));
     other = elements[2], elements[2] = theirs;
     FAILS(CH_INVALID, "another queue", ch_queue_push_many(queue, 0, elements, 3, &E));
     elements[2] = other;

@@ -490,7 +490,7 @@ TEST_F(Ground, HoldsTellAndCopy) {
     EXPECT_EQ(hold.backup(place("copy")).pairs, 1u);
     EXPECT_EQ(ch::hold::restore(place("copy"), place("again.hold")), 1u);
     ch::check_report report = ch::hold::open(place("again.hold")).check();
-    EXPECT_TRUE(report.ok && report.problems.empty() && report.figures.records == 1);
+    EXPECT_TRUE(report.ok && report.problems.empty() && report.counts.records == 1);
     hold.trim();
     EXPECT_TRUE(hold.maps().drop("it") && !hold.maps().drop("it"));
     ch::hold::remove(place("again.hold"));

@@ -153,7 +153,7 @@ def works(rival):
 def main(seconds=0.2, rounds=5):
     with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="commonhold-bench-") as place:
         rivals = [make(place) for make in (commonholds, dicts, diskcaches, shelves, managers, redises)]
-        figures = collections.defaultdict(list)
+        times = collections.defaultdict(list)
         try:
             for rival in rivals:
                 for key in rival.keys:
@@ -161,7 +161,7 @@ def main(seconds=0.2, rounds=5):
             for _ in range(rounds):
                 for rival in rivals:
                     for work in works(rival):
-                        figures[work.__name__, rival.name].append(measured(work, seconds))
+                        times[work.__name__, rival.name].append(measured(work, seconds))
         finally:
             for rival in rivals:
                 rival.close()
@@ -170,11 +170,11 @@ def main(seconds=0.2, rounds=5):
     print(f"{'':14}" + "".join(f"{rival.name:>12}" for rival in rivals))
     names = ["get", "set", "get_many", "send_recv", "localmemcache"]
     for name in names:
-        cells = [figures.get((name, rival.name)) for rival in rivals]
+        cells = [times.get((name, rival.name)) for rival in rivals]
         print(f"{name:14}" + "".join(f"{statistics.median(c):12.0f}" if c else f"{'-':>12}" for c in cells))
-    ours = statistics.median(figures["get", "commonhold"])
+    ours = statistics.median(times["get", "commonhold"])
     for rival in rivals[1:]:
-        print(f"get: {rival.name} / commonhold = {statistics.median(figures['get', rival.name]) / ours:.2f}")
+        print(f"get: {rival.name} / commonhold = {statistics.median(times['get', rival.name]) / ours:.2f}")
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ impl Held for Message {
                         moved on";
             return Err(PyBufferError::new_err(text));
         };
-        self.ours.tie.pin()?;
+        self.ours.shared.pin()?;
         reading.seen += 1;
         Ok(())
     }
@@ -63,7 +63,7 @@ impl Held for Message {
             reading.end();
         }
         drop(reading);
-        self.ours.tie.unpin();
+        self.ours.shared.unpin();
     }
 }
 
@@ -166,8 +166,8 @@ impl Consumer {
         patience: Option<f64>,
         spin: bool,
     ) -> Answer<Consumer> {
-        let Channel { channel, tie } = channel.get();
-        tie.ensure()?;
+        let Channel { channel, shared } = channel.get();
+        shared.ensure()?;
         let policy = match (policy, patience) {
             ("lossless", None) => Policy::Lossless,
             ("lossy", None) => Policy::Lossy,
@@ -184,13 +184,13 @@ impl Consumer {
             }
         };
         let from = self::join(join)?;
-        let mut consumer = patiently(py, tie.patience, || Ok(channel.consumer(from, policy)?))?;
+        let mut consumer = patiently(py, shared.patience, || Ok(channel.consumer(from, policy)?))?;
         if spin {
             consumer.set_wait(Wait::Spin);
         }
         let consumer = Some(consumer);
         let reading = Reading { consumer, buffer: Vec::new(), shown: None, showings: 0, seen: 0 };
-        Ok(Consumer { ours: Turn::new(reading, tie) })
+        Ok(Consumer { ours: Turn::new(reading, shared) })
     }
 
     /// The number of the next message.
@@ -282,7 +282,7 @@ impl Consumer {
             reading.shown = None;
         }
         let (consumer, _) = reading.parts()?;
-        patiently(py, self.ours.tie.patience, || Ok(consumer.rejoin(from)?))
+        patiently(py, self.ours.shared.patience, || Ok(consumer.rejoin(from)?))
     }
 
     /// Leaves the channel. While views of a message exist, the end of the last one does it. In a

@@ -8,8 +8,8 @@ use pyo3::types::PyBytes;
 use serde::Serialize;
 
 /// Statistics as JSON, which the package turns into dictionaries.
-pub fn json(figures: &impl Serialize) -> Answer<String> {
-    Ok(serde_json::to_string(figures)?)
+pub fn json(value: &impl Serialize) -> Answer<String> {
+    Ok(serde_json::to_string(value)?)
 }
 
 pub fn bytes<'py>(py: Python<'py>, value: &[u8]) -> Bound<'py, PyBytes> {

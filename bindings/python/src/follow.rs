@@ -2,7 +2,7 @@
 
 use crate::convert::bytes;
 use crate::errors::{Answer, error};
-use crate::tie::Tie;
+use crate::shared_hold::SharedHold;
 use crate::waiting::wait;
 use commonhold::ErrorKind;
 use commonhold::stream::StreamFrame;
@@ -14,11 +14,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 #[pyclass(subclass, frozen, module = "commonhold._native")]
 pub struct Follower {
     follower: Mutex<commonhold::stream::Follower>,
-    tie: Arc<Tie>,
+    shared: Arc<SharedHold>,
 }
 
 /// Kind, key, value, when it expires (ms since 1970, 0: never), position behind it.
-type Told<'py> = (u32, Bound<'py, PyBytes>, Bound<'py, PyBytes>, u64, u64);
+type Frame<'py> = (u32, Bound<'py, PyBytes>, Bound<'py, PyBytes>, u64, u64);
 
 /// The same, without Python.
 pub struct Owned(pub u32, pub Vec<u8>, pub Vec<u8>, pub u64, pub u64);
@@ -29,12 +29,12 @@ pub fn owned(frame: &StreamFrame<'_>) -> Owned {
 }
 
 impl Follower {
-    pub fn new(follower: commonhold::stream::Follower, tie: &Arc<Tie>) -> Follower {
-        Follower { follower: Mutex::new(follower), tie: Arc::clone(tie) }
+    pub fn new(follower: commonhold::stream::Follower, shared: &Arc<SharedHold>) -> Follower {
+        Follower { follower: Mutex::new(follower), shared: Arc::clone(shared) }
     }
 
     fn alone(&self) -> Answer<MutexGuard<'_, commonhold::stream::Follower>> {
-        self.tie.ensure()?;
+        self.shared.ensure()?;
         self.follower.try_lock().map_err(|_| {
             error(
                 ErrorKind::Busy,
@@ -48,10 +48,10 @@ impl Follower {
 impl Follower {
     /// The next change as a tuple; `None` if there is none within `timeout` seconds (`None`: waits
     /// as long as it takes).
-    fn _next<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> Answer<Option<Told<'py>>> {
+    fn _next<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> Answer<Option<Frame<'py>>> {
         let mut follower = self.alone()?;
         let follower = &mut *follower;
-        let found = wait(py, self.tie.patience, timeout, |slice| {
+        let found = wait(py, self.shared.patience, timeout, |slice| {
             if slice.is_zero() {
                 return Ok(follower.try_recv()?.map(|frame| owned(&frame)));
             }

@@ -3,7 +3,7 @@
 use crate::convert::json;
 use crate::errors::{Answer, Failure, error};
 use crate::ffi::frozen::Frozen;
-use crate::tie::Tie;
+use crate::shared_hold::SharedHold;
 use crate::waiting::{patiently, seconds};
 use commonhold::{ErrorKind, HoldOptions};
 use pyo3::prelude::*;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// A memory-mapped file that many processes share.
 #[pyclass(subclass, frozen, module = "commonhold._native")]
 pub struct Hold {
-    pub tie: Arc<Tie>,
+    pub shared: Arc<SharedHold>,
 }
 
 /// Keeps all writers of a hold's maps waiting; of the thread that made it.
@@ -60,104 +60,104 @@ impl Hold {
                 (false, false) => options.open(&name),
             }?)
         })?;
-        Ok(Hold { tie: Tie::new(hold, patience) })
+        Ok(Hold { shared: SharedHold::new(hold, patience) })
     }
 
     /// Closes the hold for everything that was made from it: later operations raise `ClosedError`.
     /// Waits for operations in other threads. A buffer in use (a memoryview, an array) stays valid;
     /// the end of the last one completes the closing.
     fn close(&self, py: Python<'_>) {
-        self.tie.close(py);
+        self.shared.close(py);
     }
 
     /// True after `close()`.
     #[getter]
     fn closed(&self) -> bool {
-        self.tie.is_closed()
+        self.shared.is_closed()
     }
 
     #[getter]
     fn _path(&self) -> PathBuf {
-        self.tie.name_of().path().to_owned()
+        self.shared.name_of().path().to_owned()
     }
 
     /// The hold's identity, as 32 hexadecimal digits.
     #[getter]
     fn uuid(&self) -> String {
-        self.tie.name_of().uuid().iter().map(|byte| format!("{byte:02x}")).collect()
+        self.shared.name_of().uuid().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     fn _stat(&self, py: Python<'_>) -> Answer<String> {
-        json(&self.tie.act(py, |hold| hold.stat())?)
+        json(&self.shared.act(py, |hold| hold.stat())?)
     }
 
     fn _structures(&self, py: Python<'_>) -> Answer<String> {
-        json(&self.tie.act(py, |hold| hold.structures())?)
+        json(&self.shared.act(py, |hold| hold.structures())?)
     }
 
     fn _list(&self, py: Python<'_>, kind: &str) -> Answer<String> {
         match kind {
-            "map" => json(&self.tie.act(py, |hold| hold.maps().list())?),
-            "queue" => json(&self.tie.act(py, |hold| hold.queues().list())?),
-            "channel" => json(&self.tie.act(py, |hold| hold.channels().list())?),
-            "log" => json(&self.tie.act(py, |hold| hold.logs().list())?),
+            "map" => json(&self.shared.act(py, |hold| hold.maps().list())?),
+            "queue" => json(&self.shared.act(py, |hold| hold.queues().list())?),
+            "channel" => json(&self.shared.act(py, |hold| hold.channels().list())?),
+            "log" => json(&self.shared.act(py, |hold| hold.logs().list())?),
             other => Err(unknown(other)),
         }
     }
 
     fn _drop(&self, py: Python<'_>, kind: &str, name: &str) -> Answer<bool> {
         match kind {
-            "map" => self.tie.act(py, |hold| hold.maps().drop(name)),
-            "queue" => self.tie.act(py, |hold| hold.queues().drop(name)),
-            "channel" => self.tie.act(py, |hold| hold.channels().drop(name)),
-            "log" => self.tie.act(py, |hold| hold.logs().drop(name)),
+            "map" => self.shared.act(py, |hold| hold.maps().drop(name)),
+            "queue" => self.shared.act(py, |hold| hold.queues().drop(name)),
+            "channel" => self.shared.act(py, |hold| hold.channels().drop(name)),
+            "log" => self.shared.act(py, |hold| hold.logs().drop(name)),
             other => Err(unknown(other)),
         }
     }
 
     fn _begin_stream(&self, py: Python<'_>, map: &str, bytes: u64) -> Answer<bool> {
-        self.tie.act(py, |hold| hold.maps().begin_stream(map, bytes))
+        self.shared.act(py, |hold| hold.maps().begin_stream(map, bytes))
     }
 
     fn _promote(&self, py: Python<'_>, map: &str) -> Answer<bool> {
-        self.tie.act(py, |hold| hold.maps().promote(map))
+        self.shared.act(py, |hold| hold.maps().promote(map))
     }
 
     fn _queue_stat(&self, py: Python<'_>, name: &str) -> Answer<String> {
-        json(&self.tie.act(py, |hold| hold.queues().stat(name))?)
+        json(&self.shared.act(py, |hold| hold.queues().stat(name))?)
     }
 
     fn _participants(&self, py: Python<'_>) -> Answer<String> {
-        json(&self.tie.act(py, |hold| hold.participants())?)
+        json(&self.shared.act(py, |hold| hold.participants())?)
     }
 
     fn _participant(&self, py: Python<'_>) -> Answer<String> {
-        json(&self.tie.act(py, |hold| hold.participant())?)
+        json(&self.shared.act(py, |hold| hold.participant())?)
     }
 
     fn _check(&self, py: Python<'_>) -> Answer<String> {
-        json(&self.tie.act(py, |hold| hold.check())?)
+        json(&self.shared.act(py, |hold| hold.check())?)
     }
 
     fn _backup(&self, py: Python<'_>, to: PathBuf) -> Answer<String> {
-        json(&self.tie.act(py, |hold| hold.backup(&to))?)
+        json(&self.shared.act(py, |hold| hold.backup(&to))?)
     }
 
     /// Recovers dead participants, as opening and closing do too. Returns their number.
     fn sweep(&self, py: Python<'_>) -> Answer<usize> {
-        self.tie.act(py, |hold| hold.sweep())
+        self.shared.act(py, |hold| hold.sweep())
     }
 
     /// Returns free memory to the system; the result is the number of bytes.
     fn trim(&self, py: Python<'_>) -> Answer<u64> {
-        self.tie.act(py, |hold| hold.trim())
+        self.shared.act(py, |hold| hold.trim())
     }
 
     /// Keeps all writers of maps waiting until the result is released: a context manager, for a
     /// consistent view of several keys. Only the thread that made it may release it; writing from
     /// this thread meanwhile raises `BusyError`.
     fn freeze(&self, py: Python<'_>) -> Answer<Freeze> {
-        Ok(Freeze { frozen: Some(Frozen::new(py, &self.tie)?) })
+        Ok(Freeze { frozen: Some(Frozen::new(py, &self.shared)?) })
     }
 }
 

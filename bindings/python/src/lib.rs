@@ -8,7 +8,7 @@
 //! | module | what |
 //! |---|---|
 //! | `ffi/` | all that is unsafe: bytes from Python (`input`), memory shown to Python (`window`), calls without tuples (`fast`) |
-//! | `tie` | one open hold, shared by all objects that came from it; closing it, even while views of its memory exist |
+//! | `shared_hold` | one open hold, shared by all objects that came from it; closing it, even while views of its memory exist |
 //! | `turn` | values that one thread at a time may use and any thread may close: a consumer, a producer |
 //! | `errors`, `waiting`, `convert` | exceptions; waiting that Ctrl-C ends; small conversions |
 //! | `hold`, `map`, `walk`, `follow`, `queue`, `producer`, `consumer`, `log`, `net` | a class or two each |
@@ -25,7 +25,7 @@ mod map;
 mod net;
 mod producer;
 mod queue;
-mod tie;
+mod shared_hold;
 mod turn;
 mod waiting;
 mod walk;

@@ -5,7 +5,7 @@ use crate::convert::{bytes, invalid, json};
 use crate::errors::{Answer, error};
 use crate::ffi::input::Input;
 use crate::hold::Hold;
-use crate::tie::Tie;
+use crate::shared_hold::SharedHold;
 use crate::waiting::{patiently, seconds};
 use commonhold::ErrorKind;
 use commonhold::log::{LogLevel, LogLine, LogOptions, Overflow, RotatedFile, Written};
@@ -19,14 +19,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 #[pyclass(subclass, frozen, module = "commonhold._native")]
 pub struct Log {
     pub log: commonhold::log::Log,
-    pub tie: Arc<Tie>,
+    pub shared: Arc<SharedHold>,
 }
 
 /// Reads a log as it grows, without collecting it.
 #[pyclass(frozen, module = "commonhold._native")]
 pub struct LogReader {
     reader: Mutex<commonhold::log::LogReader>,
-    tie: Arc<Tie>,
+    shared: Arc<SharedHold>,
 }
 
 /// Collects a log.
@@ -34,7 +34,7 @@ pub struct LogReader {
 pub struct Collector {
     collector: Mutex<Option<commonhold::log::Collector>>,
     stops: AtomicBool,
-    tie: Arc<Tie>,
+    shared: Arc<SharedHold>,
 }
 
 /// time_ns, level, thread, text, late, lost, collected, who (pid, tid, name) if it announces a
@@ -57,7 +57,7 @@ fn level(code: u32) -> Answer<LogLevel> {
 
 impl Log {
     fn log(&self) -> Answer<&commonhold::log::Log> {
-        self.tie.ensure()?;
+        self.shared.ensure()?;
         Ok(&self.log)
     }
 }
@@ -79,7 +79,7 @@ impl Log {
         how: &str,
     ) -> Answer<Log> {
         let how = How::of(how)?;
-        let tie = Arc::clone(&hold.get().tie);
+        let shared = Arc::clone(&hold.get().shared);
         let overflow = if overwrite { Overflow::Overwrite } else { Overflow::Drop };
         let options = LogOptions::new()
             .rings(rings)
@@ -87,12 +87,12 @@ impl Log {
             .overflow(overflow)
             .level(self::level(level)?)
             .direct(direct);
-        let log = tie.act(py, |hold| match how {
+        let log = shared.act(py, |hold| match how {
             How::Open => hold.logs().open(name),
             How::OpenOrCreate => hold.logs().open_or_create(name, options.clone()),
             How::Create => hold.logs().create(name, options.clone()),
         })?;
-        Ok(Log { log, tie })
+        Ok(Log { log, shared })
     }
 
     /// Its name.
@@ -128,7 +128,7 @@ impl Log {
 
     fn _set_level(&self, py: Python<'_>, code: u32) -> Answer<()> {
         let (log, level) = (self.log()?, level(code)?);
-        patiently(py, self.tie.patience, || Ok(log.set_level(level)?))
+        patiently(py, self.shared.patience, || Ok(log.set_level(level)?))
     }
 
     fn _enabled(&self, code: u32) -> Answer<bool> {
@@ -143,13 +143,13 @@ impl Log {
 
     fn _reader(&self, py: Python<'_>) -> Answer<LogReader> {
         let log = self.log()?;
-        let reader = Mutex::new(patiently(py, self.tie.patience, || Ok(log.reader()?))?);
-        Ok(LogReader { reader, tie: Arc::clone(&self.tie) })
+        let reader = Mutex::new(patiently(py, self.shared.patience, || Ok(log.reader()?))?);
+        Ok(LogReader { reader, shared: Arc::clone(&self.shared) })
     }
 
     fn _stat(&self, py: Python<'_>) -> Answer<String> {
         let log = self.log()?;
-        json(&patiently(py, self.tie.patience, || Ok(log.stat()?))?)
+        json(&patiently(py, self.shared.patience, || Ok(log.stat()?))?)
     }
 }
 
@@ -158,7 +158,7 @@ impl LogReader {
     /// The lines that were written since, those old enough; `all`: however young.
     #[pyo3(signature = (all=false))]
     fn poll<'py>(&self, py: Python<'py>, all: bool) -> Answer<Vec<Line<'py>>> {
-        self.tie.ensure()?;
+        self.shared.ensure()?;
         let reader = self.reader.try_lock();
         let mut reader =
             reader.map_err(|_| error(ErrorKind::Busy, "another thread uses this reader"))?;
@@ -170,7 +170,7 @@ impl LogReader {
 
 impl Collector {
     fn alone(&self) -> Answer<MutexGuard<'_, Option<commonhold::log::Collector>>> {
-        self.tie.ensure()?;
+        self.shared.ensure()?;
         self.collector.try_lock().map_err(|_| error(ErrorKind::Busy, "another thread collects"))
     }
 }
@@ -185,13 +185,13 @@ impl Collector {
     #[pyo3(signature = (log, *, hold_back=0.005, level=5))]
     fn new(log: &Bound<'_, Log>, hold_back: f64, level: u32) -> Answer<Collector> {
         let py = log.py();
-        let Log { log, tie } = log.get();
-        tie.ensure()?;
+        let Log { log, shared } = log.get();
+        shared.ensure()?;
         let (hold_back, level) = (seconds(hold_back)?, self::level(level)?);
-        let collector = patiently(py, tie.patience, || Ok(log.collector()?))?;
+        let collector = patiently(py, shared.patience, || Ok(log.collector()?))?;
         let collector = collector.hold_back(hold_back).level(level);
         let collector = Mutex::new(Some(collector));
-        Ok(Collector { collector, stops: AtomicBool::new(false), tie: Arc::clone(tie) })
+        Ok(Collector { collector, stops: AtomicBool::new(false), shared: Arc::clone(shared) })
     }
 
     /// The text of the lines that are old enough, one round, marked as collected; `finish`: of all

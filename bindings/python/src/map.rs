@@ -7,7 +7,7 @@ use crate::ffi::input::Input;
 use crate::ffi::scratch::{Scratch, look_into};
 use crate::follow::Follower;
 use crate::hold::Hold;
-use crate::tie::Tie;
+use crate::shared_hold::SharedHold;
 use crate::waiting::{Patience, in_time, patiently, seconds, wait};
 use crate::walk::{Keys, Pairs};
 use commonhold::map::{Cursor, MapMode, MapOptions, Values};
@@ -24,7 +24,7 @@ type Two<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 #[pyclass(subclass, frozen, module = "commonhold._native")]
 pub struct Map {
     map: commonhold::map::Map,
-    pub tie: Arc<Tie>,
+    pub shared: Arc<SharedHold>,
 }
 
 /// A time to live from Python: seconds, or a `timedelta`.
@@ -38,7 +38,7 @@ pub fn time_to_live(time: &Bound<'_, PyAny>) -> Answer<Duration> {
 impl Map {
     #[inline]
     pub fn map(&self) -> Answer<&commonhold::map::Map> {
-        self.tie.ensure()?;
+        self.shared.ensure()?;
         Ok(&self.map)
     }
 
@@ -88,7 +88,7 @@ impl Map {
         let map = self.map()?;
         let brief = ttl.map(|time| Answer::Ok(map.with_ttl(time_to_live(time)?)?)).transpose()?;
         let map = brief.as_ref().unwrap_or(map);
-        patiently(py, self.tie.patience, || Ok(act(map)?))
+        patiently(py, self.shared.patience, || Ok(act(map)?))
     }
 }
 
@@ -109,10 +109,10 @@ impl Map {
         value_room: u32,
         how: &str,
     ) -> Answer<Map> {
-        let (how, tie) = (How::of(how)?, Arc::clone(&hold.get().tie));
+        let (how, shared) = (How::of(how)?, Arc::clone(&hold.get().shared));
         if matches!(how, How::Open) {
-            let map = tie.act(py, |hold| hold.maps().open(name))?;
-            return Ok(Map { map, tie });
+            let map = shared.act(py, |hold| hold.maps().open(name))?;
+            return Ok(Map { map, shared });
         }
         let options = match (fixed, cache) {
             (Some(_), true) => return Err(invalid("a map is fixed or a cache, not both")),
@@ -136,11 +136,11 @@ impl Map {
             return Err(invalid("max_bytes, max_entries and ttl apply only to caches"));
         }
         let options = options.value_room(value_room);
-        let map = tie.act(py, |hold| match how {
+        let map = shared.act(py, |hold| match how {
             How::Create => hold.maps().create(name, options.clone()),
             How::Open | How::OpenOrCreate => hold.maps().open_or_create(name, options.clone()),
         })?;
-        Ok(Map { map, tie })
+        Ok(Map { map, shared })
     }
 
     /// The map's name.
@@ -215,12 +215,12 @@ impl Map {
     }
 
     fn __iter__(&self) -> Answer<Keys> {
-        Ok(Keys::new(self.map()?.keys(), &self.tie))
+        Ok(Keys::new(self.map()?.keys(), &self.shared))
     }
 
     fn _pairs(&self, cursor: Option<u64>) -> Answer<Pairs> {
         let cursor = cursor.map_or(Cursor::START, Cursor);
-        Ok(Pairs::new(self.map()?.iter_from(cursor), &self.tie))
+        Ok(Pairs::new(self.map()?.iter_from(cursor), &self.shared))
     }
 
     fn _get_many<'py>(&self, keys: &Bound<'py, PyAny>) -> Answer<Bound<'py, PyList>> {
@@ -341,7 +341,7 @@ impl Map {
                 Ok(new.extract::<Option<Input<'_>>>()?.map(|new| new.to_vec()))
             })
         };
-        let done = patiently(py, self.tie.patience, || map.try_update(key, &mut decide))?;
+        let done = patiently(py, self.shared.patience, || map.try_update(key, &mut decide))?;
         Ok(done.is_some())
     }
 
@@ -448,13 +448,13 @@ impl Map {
     fn _follow(&self, py: Python<'_>, position: Option<&str>) -> Answer<Follower> {
         let map = self.map()?;
         let position = position.map(str::parse).transpose().map_err(|error: Error| error)?;
-        let follower = patiently(py, self.tie.patience, || {
+        let follower = patiently(py, self.shared.patience, || {
             Ok(match position {
                 Some(position) => map.follow_from(position)?,
                 None => map.follow()?,
             })
         })?;
-        Ok(Follower::new(follower, &self.tie))
+        Ok(Follower::new(follower, &self.shared))
     }
 
     /// Waits until every change made so far is in the map's journal and safe on the disk, for
@@ -463,10 +463,10 @@ impl Map {
     fn sync(&self, py: Python<'_>, timeout: f64) -> Answer<String> {
         let map = self.map()?;
         // Changes during the wait do not count.
-        let end = patiently(py, self.tie.patience, || Ok(map.follow()?.end()?))?;
+        let end = patiently(py, self.shared.patience, || Ok(map.follow()?.end()?))?;
         let mut late = None;
         let found =
-            wait(py, self.tie.patience, Some(timeout), |slice| match map.sync_to(end, slice) {
+            wait(py, self.shared.patience, Some(timeout), |slice| match map.sync_to(end, slice) {
                 Err(error) if error.kind() == ErrorKind::TimedOut => {
                     late = Some(error);
                     Ok(None)
@@ -480,6 +480,10 @@ impl Map {
     }
 
     fn __repr__(&self) -> String {
-        format!("<commonhold map {:?} in {}>", self.map.name(), self.tie.name_of().path().display())
+        format!(
+            "<commonhold map {:?} in {}>",
+            self.map.name(),
+            self.shared.name_of().path().display()
+        )
     }
 }

@@ -6,7 +6,7 @@
 use crate::convert::{bytes, invalid, json};
 use crate::errors::{Answer, error};
 use crate::hold::Hold;
-use crate::tie::Tie;
+use crate::shared_hold::SharedHold;
 use crate::waiting::{patiently, seconds, wait};
 use commonhold::stream::{StreamFrame, StreamPosition};
 use commonhold::{Error, ErrorKind};
@@ -23,7 +23,7 @@ use std::time::Duration;
 pub struct Origin {
     origin: Mutex<Option<commonhold_replicate::Origin>>,
     process: u32,
-    tie: Arc<Tie>,
+    shared: Arc<SharedHold>,
 }
 
 /// Replicates an origin's map.
@@ -31,7 +31,7 @@ pub struct Origin {
 pub struct Replica {
     replica: Mutex<Option<Arc<commonhold_replicate::Replica>>>,
     process: u32,
-    tie: Arc<Tie>,
+    shared: Arc<SharedHold>,
 }
 
 /// Calls Python: `call(what, ...)`.
@@ -55,8 +55,8 @@ impl ReplicaEvents for Listener {
     fn changed(&mut self, change: &StreamFrame<'_>) {
         self.call(|py, call| {
             let (key, value) = (bytes(py, change.key), bytes(py, change.value));
-            let told = (change.kind as u32, key, value, change.expires_ms, change.end);
-            call.call1(("changed", told)).map(drop)
+            let frame = (change.kind as u32, key, value, change.expires_ms, change.end);
+            call.call1(("changed", frame)).map(drop)
         });
     }
 
@@ -134,7 +134,7 @@ impl Origin {
         most_replicas: Option<usize>,
         notice: Option<Py<PyAny>>,
     ) -> Answer<Origin> {
-        let tie = Arc::clone(&hold.get().tie);
+        let shared = Arc::clone(&hold.get().shared);
         let mut options = OriginOptions::default();
         options.stream_bytes = stream_bytes.unwrap_or(options.stream_bytes);
         options.io_threads = threads.unwrap_or(options.io_threads);
@@ -149,15 +149,15 @@ impl Origin {
                 listener.call(|_, call| call.call1((text,)).map(drop));
             }));
         }
-        let opened = tie.hold()?;
+        let opened = shared.hold()?;
         let origin = py.detach(|| commonhold_replicate::Origin::start(opened, name, options))?;
-        Ok(Origin { origin: Mutex::new(Some(origin)), process: std::process::id(), tie })
+        Ok(Origin { origin: Mutex::new(Some(origin)), process: std::process::id(), shared })
     }
 
     /// Listens at `unix:PATH`, `tcp:PORT` (loopback) or `tcp:HOST:PORT`; returns the address, for
     /// port 0 with the one that it got.
     fn listen(&self, py: Python<'_>, at: &str) -> Answer<String> {
-        self.tie.ensure()?;
+        self.shared.ensure()?;
         let at = address(at)?;
         Ok(self.with(py, |origin| origin.listen(&at))??.to_string())
     }
@@ -165,7 +165,7 @@ impl Origin {
     /// Serves the replica at the other end of a connected stream socket (an object with `fileno()`,
     /// or a number), of which it uses a copy. Returns a number for `detach`.
     fn attach(&self, socket: &Bound<'_, PyAny>) -> Answer<u64> {
-        self.tie.ensure()?;
+        self.shared.ensure()?;
         let copy = self::socket(socket)?;
         Ok(self.with(socket.py(), |origin| origin.attach(copy))??)
     }
@@ -177,7 +177,7 @@ impl Origin {
 
     /// With `explicit=True`: sends every change made before. Does not wait.
     fn transmit(&self, py: Python<'_>) -> Answer<()> {
-        patiently(py, self.tie.patience, || {
+        patiently(py, self.shared.patience, || {
             ensure_native(self.process)?;
             let origin = lock(&self.origin);
             Ok(origin.as_ref().ok_or_else(|| closed("origin"))?.transmit()?)
@@ -220,7 +220,7 @@ impl Drop for Origin {
 
 impl Replica {
     fn replica(&self) -> Answer<Arc<commonhold_replicate::Replica>> {
-        self.tie.ensure()?;
+        self.shared.ensure()?;
         ensure_native(self.process)?;
         Ok(Arc::clone(lock(&self.replica).as_ref().ok_or_else(|| closed("replica"))?))
     }
@@ -233,7 +233,7 @@ impl Replica {
         such: impl Fn(&commonhold_replicate::Replica, Duration) -> bool + Send + Sync,
     ) -> Answer<bool> {
         ensure_native(self.process)?;
-        let found = wait(py, self.tie.patience, timeout, |slice| {
+        let found = wait(py, self.shared.patience, timeout, |slice| {
             let replica = lock(&self.replica).clone();
             let replica =
                 replica.ok_or_else(|| Error::new(ErrorKind::Closed, "the replica is closed"))?;
@@ -259,10 +259,10 @@ impl Replica {
     ) -> Answer<Replica> {
         use commonhold_replicate::Replica as Native;
         let py = hold.py();
-        let tie = Arc::clone(&hold.get().tie);
+        let shared = Arc::clone(&hold.get().shared);
         let (first_pause, longest_pause) = (seconds(first_pause)?, seconds(longest_pause)?);
         let options = ReplicaOptions { secret: self::secret(secret), first_pause, longest_pause };
-        let (opened, listener) = (tie.hold()?, Listener(listener));
+        let (opened, listener) = (shared.hold()?, Listener(listener));
         let replica = match origin.extract::<String>() {
             Ok(text) => {
                 let at = address(&text)?;
@@ -274,7 +274,7 @@ impl Replica {
             }
         };
         let replica = Mutex::new(Some(Arc::new(replica)));
-        Ok(Replica { replica, process: std::process::id(), tie })
+        Ok(Replica { replica, process: std::process::id(), shared })
     }
 
     fn _status(&self) -> Answer<String> {

@@ -6,7 +6,7 @@ use crate::errors::Answer;
 use crate::ffi::input::Input;
 use crate::ffi::window::{self, Held, Window};
 use crate::hold::Hold;
-use crate::tie::Tie;
+use crate::shared_hold::SharedHold;
 use crate::turn::{Turn, Used, closed};
 use crate::waiting::{in_time, patiently};
 use commonhold::Result;
@@ -20,7 +20,7 @@ use std::sync::{Arc, MutexGuard};
 #[pyclass(subclass, frozen, module = "commonhold._native")]
 pub struct Channel {
     pub channel: commonhold::channel::Channel,
-    pub tie: Arc<Tie>,
+    pub shared: Arc<SharedHold>,
 }
 
 /// Sends the messages of a channel.
@@ -59,7 +59,7 @@ impl Held for Reserved {
             let text = "the reservation is over: committed, cancelled, or something else was sent";
             return Err(PyBufferError::new_err(text));
         };
-        self.ours.tie.pin()?;
+        self.ours.shared.pin()?;
         sending.seen += 1;
         Ok(())
     }
@@ -71,7 +71,7 @@ impl Held for Reserved {
             sending.end();
         }
         drop(sending);
-        self.ours.tie.unpin();
+        self.ours.shared.unpin();
     }
 }
 
@@ -146,14 +146,14 @@ impl Channel {
         ring_bytes: u64,
         how: &str,
     ) -> Answer<Channel> {
-        let (how, tie) = (How::of(how)?, Arc::clone(&hold.get().tie));
+        let (how, shared) = (How::of(how)?, Arc::clone(&hold.get().shared));
         let options = ChannelOptions::new(ring_bytes);
-        let channel = tie.act(py, |hold| match how {
+        let channel = shared.act(py, |hold| match how {
             How::Open => hold.channels().open(name),
             How::OpenOrCreate => hold.channels().open_or_create(name, options),
             How::Create => hold.channels().create(name, options),
         })?;
-        Ok(Channel { channel, tie })
+        Ok(Channel { channel, shared })
     }
 
     /// Its name.
@@ -169,8 +169,8 @@ impl Channel {
     }
 
     fn _stat(&self, py: Python<'_>) -> Answer<String> {
-        self.tie.ensure()?;
-        json(&patiently(py, self.tie.patience, || Ok(self.channel.stat()?))?)
+        self.shared.ensure()?;
+        json(&patiently(py, self.shared.patience, || Ok(self.channel.stat()?))?)
     }
 }
 
@@ -179,15 +179,15 @@ impl Producer {
     #[new]
     #[pyo3(signature = (channel, *, spin=false))]
     fn new(py: Python<'_>, channel: &Bound<'_, Channel>, spin: bool) -> Answer<Producer> {
-        let Channel { channel, tie } = channel.get();
-        tie.ensure()?;
-        let mut producer = patiently(py, tie.patience, || Ok(channel.producer()?))?;
+        let Channel { channel, shared } = channel.get();
+        shared.ensure()?;
+        let mut producer = patiently(py, shared.patience, || Ok(channel.producer()?))?;
         if spin {
             producer.set_wait(Wait::Spin);
         }
         let producer = Some(producer);
         let sending = Sending { producer, reserved: None, number: 0, seen: 0 };
-        Ok(Producer { ours: Turn::new(sending, tie) })
+        Ok(Producer { ours: Turn::new(sending, shared) })
     }
 
     /// The number of the next message.

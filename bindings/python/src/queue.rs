@@ -5,7 +5,7 @@ use crate::convert::{invalid, json};
 use crate::errors::{Answer, Failure};
 use crate::ffi::window::{self, Held, Window};
 use crate::hold::Hold;
-use crate::tie::Tie;
+use crate::shared_hold::SharedHold;
 use crate::waiting::{Patience, in_time, patiently, wait};
 use commonhold::queue::{Element, QueueOptions};
 use commonhold::{Error, ErrorKind};
@@ -33,7 +33,7 @@ pub struct NamedQueue {
 /// The shared state of a queue, its named queues and its elements.
 struct Ours {
     queue: commonhold::queue::Queue,
-    tie: Arc<Tie>,
+    shared: Arc<SharedHold>,
 }
 
 /// An element's number and owner.
@@ -59,7 +59,7 @@ impl Ours {
     ///
     /// # Errors
     /// Those of pushing; it is in flight then as before.
-    fn let_go(&self, raw: Raw) -> commonhold::Result<()> {
+    fn release(&self, raw: Raw) -> commonhold::Result<()> {
         self.queue.orphans().try_push(self.queue.element(raw)?).map_err(kept)
     }
 }
@@ -79,7 +79,7 @@ impl InFlight {
 impl Held for InFlight {
     fn pin(&self) -> PyResult<()> {
         match *self.raw() {
-            Some(_) => Ok(self.ours.tie.pin()?),
+            Some(_) => Ok(self.ours.shared.pin()?),
             None => Err(PyBufferError::new_err(
                 "the element was pushed; its bytes belong to another process now",
             )),
@@ -87,7 +87,7 @@ impl Held for InFlight {
     }
 
     fn unpin(&self) {
-        self.ours.tie.unpin();
+        self.ours.shared.unpin();
     }
 }
 
@@ -112,7 +112,7 @@ impl NamedQueue {
     }
 
     fn named(&self) -> Answer<commonhold::queue::NamedQueue<'_>> {
-        self.ours.tie.ensure()?;
+        self.ours.shared.ensure()?;
         Ok(self.ours.queue.named(&self.name)?)
     }
 
@@ -149,8 +149,9 @@ impl NamedQueue {
     ) -> Answer<T> {
         let named = self.named()?;
         let raw = self.take(object)?;
-        let Ours { queue, tie } = &*self.ours;
-        let pushed = patiently(object.py(), tie.patience, || Ok(act(&named, queue.element(raw)?)?));
+        let Ours { queue, shared } = &*self.ours;
+        let pushed =
+            patiently(object.py(), shared.patience, || Ok(act(&named, queue.element(raw)?)?));
         if pushed.is_err() {
             give_back(std::slice::from_ref(object), &[raw])?;
         }
@@ -167,7 +168,7 @@ impl NamedQueue {
                 "expected an element of queue '{own}', got one of '{one}'"
             )));
         }
-        if !Arc::ptr_eq(&other.tie, &self.ours.tie) {
+        if !Arc::ptr_eq(&other.shared, &self.ours.shared) {
             return Err(invalid(format!(
                 "expected an element of this handle's queue '{one}', got one of another handle's"
             )));
@@ -199,7 +200,7 @@ impl Queue {
         orphans: Option<String>,
         how: &str,
     ) -> Answer<Queue> {
-        let (how, tie) = (How::of(how)?, Arc::clone(&hold.get().tie));
+        let (how, shared) = (How::of(how)?, Arc::clone(&hold.get().shared));
         let mut options = QueueOptions::new(elements, element_bytes);
         if let Some(names) = queues {
             options = options.queues(names);
@@ -207,12 +208,12 @@ impl Queue {
         if let Some(orphans) = orphans {
             options = options.orphans(orphans);
         }
-        let queue = tie.act(py, |hold| match how {
+        let queue = shared.act(py, |hold| match how {
             How::Open => hold.queues().open(name),
             How::OpenOrCreate => hold.queues().open_or_create(name, options.clone()),
             How::Create => hold.queues().create(name, options.clone()),
         })?;
-        Ok(Queue { ours: Arc::new(Ours { queue, tie }) })
+        Ok(Queue { ours: Arc::new(Ours { queue, shared }) })
     }
 
     /// Its name.
@@ -228,9 +229,9 @@ impl Queue {
     }
 
     fn _stat(&self, py: Python<'_>) -> Answer<String> {
-        let Ours { queue, tie } = &*self.ours;
-        tie.ensure()?;
-        json(&patiently(py, tie.patience, || Ok(queue.stat()?))?)
+        let Ours { queue, shared } = &*self.ours;
+        shared.ensure()?;
+        json(&patiently(py, shared.patience, || Ok(queue.stat()?))?)
     }
 }
 
@@ -243,7 +244,7 @@ impl NamedQueue {
         element_class: Bound<'_, PyType>,
     ) -> Answer<NamedQueue> {
         let ours = Arc::clone(&queue.get().ours);
-        ours.tie.ensure()?;
+        ours.shared.ensure()?;
         let name = ours.queue.named(name)?.name().to_owned();
         Ok(NamedQueue { ours, name, class: element_class.unbind() })
     }
@@ -265,7 +266,7 @@ impl NamedQueue {
     /// Takes the element at the front; `None` if the queue is empty.
     fn try_pull<'py>(&self, py: Python<'py>) -> Answer<Option<Bound<'py, PyAny>>> {
         let named = self.named()?;
-        let found = patiently(py, self.ours.tie.patience, || Ok(named.pull()?))?;
+        let found = patiently(py, self.ours.shared.patience, || Ok(named.pull()?))?;
         found.map(|element| self.give(py, element)).transpose()
     }
 
@@ -274,8 +275,8 @@ impl NamedQueue {
     #[pyo3(signature = (timeout=None))]
     fn pull<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> Answer<Bound<'py, PyAny>> {
         let named = self.named()?;
-        let Ours { queue, tie } = &*self.ours;
-        let found = wait(py, tie.patience, timeout, |slice| {
+        let Ours { queue, shared } = &*self.ours;
+        let found = wait(py, shared.patience, timeout, |slice| {
             Ok(named.pull_timeout(slice)?.map(Element::into_raw))
         })?;
         let text = format!("queue '{}': no element in '{}'", queue.name(), self.name);
@@ -285,7 +286,7 @@ impl NamedQueue {
     /// Takes at most `most` elements from the front, at once: a list, which may be empty.
     fn pull_many<'py>(&self, py: Python<'py>, most: usize) -> Answer<Vec<Bound<'py, PyAny>>> {
         let named = self.named()?;
-        let mut batch = patiently(py, self.ours.tie.patience, || Ok(named.pull_many(most)?))?;
+        let mut batch = patiently(py, self.ours.shared.patience, || Ok(named.pull_many(most)?))?;
         let mut elements = Vec::new();
         while let Some(element) = batch.pop() {
             elements.push(self.give(py, element)?);
@@ -331,8 +332,8 @@ impl NamedQueue {
     fn push_many(&self, elements: Vec<Bound<'_, PyAny>>, py: Python<'_>) -> Answer<()> {
         let named = self.named()?;
         let taken = self.take_all(&elements)?;
-        let Ours { queue, tie } = &*self.ours;
-        let pushed = patiently(py, tie.patience, || {
+        let Ours { queue, shared } = &*self.ours;
+        let pushed = patiently(py, shared.patience, || {
             let mut batch = queue.batch();
             let all = taken.iter().try_for_each(|raw| batch.add(queue.element(*raw)?));
             let pushed = all.and_then(|()| named.push_many(&mut batch));
@@ -348,9 +349,9 @@ impl NamedQueue {
     }
 
     fn _notifier(&self, py: Python<'_>) -> Answer<Notifier> {
-        let Ours { queue, tie } = &*self.ours;
-        tie.ensure()?;
-        let notifier = patiently(py, tie.patience, || Ok(queue.eventfd(&self.name)?))?;
+        let Ours { queue, shared } = &*self.ours;
+        shared.ensure()?;
+        let notifier = patiently(py, shared.patience, || Ok(queue.eventfd(&self.name)?))?;
         Ok(Notifier { notifier: Mutex::new(Some(notifier)) })
     }
 
@@ -371,7 +372,7 @@ impl NamedQueue {
         window::ensure_unseen(element)?;
         let Some(raw) = held.raw().take() else { return Ok(()) };
         let ours = &held.ours;
-        let gone = patiently(element.py(), ours.tie.patience, || Ok(ours.let_go(raw)?));
+        let gone = patiently(element.py(), ours.shared.patience, || Ok(ours.release(raw)?));
         match gone {
             // There is nothing to release.
             Err(Failure::Ours(error)) if is_gone(&error) => Ok(()),

@@ -1,7 +1,7 @@
 //! Values that one thread at a time may use, and any thread may close.
 
 use crate::errors::{Answer, error};
-use crate::tie::Tie;
+use crate::shared_hold::SharedHold;
 use crate::waiting::{Patience, wait};
 use commonhold::{Error, ErrorKind, Result};
 use pyo3::prelude::*;
@@ -31,7 +31,7 @@ pub struct Turn<T> {
     /// The thread that waits with it locked. A signal's handler runs on this thread, and cannot
     /// have its turn before it returns.
     waits: Mutex<Option<ThreadId>>,
-    pub tie: Arc<Tie>,
+    pub shared: Arc<SharedHold>,
 }
 
 pub fn closed<T: Used>() -> Error {
@@ -39,13 +39,13 @@ pub fn closed<T: Used>() -> Error {
 }
 
 impl<T: Used> Turn<T> {
-    pub fn new(used: T, tie: &Arc<Tie>) -> Arc<Turn<T>> {
+    pub fn new(used: T, shared: &Arc<SharedHold>) -> Arc<Turn<T>> {
         Arc::new(Turn {
             used: Mutex::new(used),
             ends: AtomicBool::new(false),
             process: std::process::id(),
             waits: Mutex::new(None),
-            tie: Arc::clone(tie),
+            shared: Arc::clone(shared),
         })
     }
 
@@ -71,7 +71,7 @@ impl<T: Used> Turn<T> {
     /// For an operation; waits for another thread's with the interpreter released.
     #[inline]
     pub fn enter<'a>(&'a self, py: Python<'_>) -> Answer<MutexGuard<'a, T>> {
-        self.tie.ensure()?;
+        self.shared.ensure()?;
         self.ensure_goes_on()?;
         self.enter_last(py)
     }
@@ -126,7 +126,7 @@ impl<T: Used> Turn<T> {
         mut attempt: impl FnMut(&mut T, Duration) -> Result<Option<R>> + Send,
     ) -> Answer<Option<R>> {
         *self.waits() = Some(thread::current().id());
-        let found = wait(py, self.tie.patience, timeout, |slice| {
+        let found = wait(py, self.shared.patience, timeout, |slice| {
             self.ensure_goes_on()?;
             attempt(used, slice)
         });

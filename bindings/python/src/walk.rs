@@ -2,7 +2,7 @@
 
 use crate::convert::{bytes, pair};
 use crate::errors::Answer;
-use crate::tie::Tie;
+use crate::shared_hold::SharedHold;
 use commonhold::map::Iter;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -12,25 +12,25 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[pyclass(frozen, module = "commonhold._native")]
 pub struct Keys {
     keys: Mutex<commonhold::map::Keys>,
-    tie: Arc<Tie>,
+    shared: Arc<SharedHold>,
 }
 
 /// The pairs of a map.
 #[pyclass(frozen, module = "commonhold._native")]
 pub struct Pairs {
     pairs: Mutex<Iter>,
-    tie: Arc<Tie>,
+    shared: Arc<SharedHold>,
 }
 
 impl Keys {
-    pub fn new(keys: commonhold::map::Keys, tie: &Arc<Tie>) -> Keys {
-        Keys { keys: Mutex::new(keys), tie: Arc::clone(tie) }
+    pub fn new(keys: commonhold::map::Keys, shared: &Arc<SharedHold>) -> Keys {
+        Keys { keys: Mutex::new(keys), shared: Arc::clone(shared) }
     }
 }
 
 impl Pairs {
-    pub fn new(pairs: Iter, tie: &Arc<Tie>) -> Pairs {
-        Pairs { pairs: Mutex::new(pairs), tie: Arc::clone(tie) }
+    pub fn new(pairs: Iter, shared: &Arc<SharedHold>) -> Pairs {
+        Pairs { pairs: Mutex::new(pairs), shared: Arc::clone(shared) }
     }
 }
 
@@ -41,7 +41,7 @@ impl Keys {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> Answer<Option<Bound<'py, PyBytes>>> {
-        self.tie.ensure()?;
+        self.shared.ensure()?;
         let next = self.keys.lock().unwrap_or_else(PoisonError::into_inner).next();
         Ok(next.transpose()?.map(|key| bytes(py, &key)))
     }
@@ -58,7 +58,7 @@ impl Pairs {
         &self,
         py: Python<'py>,
     ) -> Answer<Option<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>> {
-        self.tie.ensure()?;
+        self.shared.ensure()?;
         let next = self.pairs.lock().unwrap_or_else(PoisonError::into_inner).next();
         Ok(next.transpose()?.map(|found| pair(py, &found)))
     }

@@ -61,7 +61,7 @@ def test_it_is_a_mutable_mapping(any_map):
         any_map.popitem()
 
 
-def test_what_only_maps_can(any_map):
+def test_operations_that_only_maps_have(any_map):
     one, other = value(any_map, 1), value(any_map, 2)
     assert any_map.add(key(1), one) is True and any_map.add(key(1), other) is False
     assert any_map.replace(key(2), one) is False and any_map.replace(key(1), other) is True

@@ -222,15 +222,15 @@ thread.join()
     listens = run("""
 import threading
 hold.map("m")
-told, found = threading.Event(), []
+ready, found = threading.Event(), []
 
 def notice(text):
     if "not encrypted" in text:
-        told.set()
+        ready.set()
         time.sleep(0.1)
 
 origin = hold.origin("m", notice=notice)
-thread = threading.Thread(target=lambda: told.wait() and found.extend(origin.addresses))
+thread = threading.Thread(target=lambda: ready.wait() and found.extend(origin.addresses))
 thread.start()
 address = origin.listen("tcp:0.0.0.0:0")
 thread.join()

@@ -218,7 +218,7 @@ def test_a_signal_ends_a_wait(hold, wait):
     assert element.number is not None
 
 
-def test_only_what_is_shown_is_released(hold):
+def test_only_shown_arrays_are_released(hold):
     channel = hold.channel("c", 4096)
     consumer, producer = channel.consumer(), channel.producer()
     producer.send(b"first")

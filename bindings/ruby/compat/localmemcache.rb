@@ -162,9 +162,9 @@ class LocalMemCache < Commonhold::Pool
   # grows at its end, so all free bytes count as one chunk, the largest.
   def shm_status
     open_map do
-      figures = @hold.stat
-      total = figures.fetch("max_bytes")
-      used = figures.fetch("used_bytes")
+      stat = @hold.stat
+      total = stat.fetch("max_bytes")
+      used = stat.fetch("used_bytes")
       { free_bytes: total - used, total_bytes: total, used_bytes: used, free_chunks: 1, largest_chunk: total - used }
     end
   end

@@ -179,7 +179,7 @@ class ContractMapTest < Minitest::Test
     assert_raises(ArgumentError) { @map.follow(from: "nonsense") }
   end
 
-  def test_figures
+  def test_statistics
     @map["a"] = "1"
     assert_equal 1, @map.stat["len"] || @map.stat["pairs"]
     assert_equal @map.digest, @hold.maps.open("m").digest

@@ -49,7 +49,7 @@ class ContractMessagesTest < Minitest::Test
     held = queue.pull
     2.times { Array.new(1) { queue.pull } }
     await("the orphans") { GC.start; queue.size >= 2 }
-    held.let_go
+    held.release
     await("all") { GC.start; queue.size >= 3 }
     assert_equal 2, queue.pull_many(0, 2).size
   end

@@ -64,8 +64,8 @@ class LocalMemCacheTest < Minitest::Test
     assert_raises(LocalMemCache::MemoryPoolFull) { @pool["kept"] = "b" * 8_000_000 }
     assert_equal "a", @pool["kept"]
     assert_nil @pool.close
-    %i[keys size clear random_pair shm_status check_consistency close].each do |verb|
-      assert_raises(LocalMemCache::MemoryPoolClosed) { @pool.public_send(verb) }
+    %i[keys size clear random_pair shm_status check_consistency close].each do |operation|
+      assert_raises(LocalMemCache::MemoryPoolClosed) { @pool.public_send(operation) }
     end
     assert_raises(LocalMemCache::MemoryPoolClosed) { @pool["kept"] }
     assert_raises(LocalMemCache::MemoryPoolClosed) { @pool["kept"] = "x" }

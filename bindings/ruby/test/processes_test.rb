@@ -106,9 +106,9 @@ class ProcessesTest < Minitest::Test
     patient, hasty = queues_of_the_patient_and_the_hasty(orphans: "free")
     mine = patient.pull
     elements = Array.new(30) { hasty.pull_many(:free, 64) }.flatten
-    stop_a_mover_in_the_way(patient) { elements.last.let_go || elements.pop }
+    stop_a_mover_in_the_way(patient) { elements.last.release || elements.pop }
     assert_predicate elements.last, :in_flight?
-    when_it_goes_on { mine.let_go }
+    when_it_goes_on { mine.release }
     refute_predicate mine, :in_flight?
   ensure
     end_the_mover
@@ -221,13 +221,13 @@ class ProcessesTest < Minitest::Test
   def test_an_element_without_references_comes_back_when_it_can
     patient, hasty = queues_of_the_patient_and_the_hasty(orphans: "free")
     elements = Array.new(30) { hasty.pull_many(:free, 64) }.flatten
-    stop_a_mover_in_the_way(patient) { elements.last.let_go || elements.pop }
+    stop_a_mover_in_the_way(patient) { elements.last.release || elements.pop }
     size = patient.size(:free)
     elements = nil
     GC.start
     Process.kill(:CONT, @mover)
     end_the_mover
-    @hold.sweep # Settles what the mover left.
+    @hold.sweep # Recovers what the mover left.
     await("the elements") { hasty.size(:free) > size }
   end
 

@@ -49,7 +49,7 @@ fn policy(policy: u32, patience_ns: u64) -> Result<Policy> {
 }
 
 #[inline]
-fn told(out: &Give<CReceived>, received: Option<Received>) -> Answer {
+fn answer(out: &Give<CReceived>, received: Option<Received>) -> Answer {
     if let Some(received) = received {
         out.set(received.into());
     }
@@ -63,7 +63,7 @@ fn shown(
     if let Some((raw, _)) = &found {
         message.set(View::at(raw.as_ptr(), raw.len()));
     }
-    told(out, found.map(|(_, received)| received))
+    answer(out, found.map(|(_, received)| received))
 }
 
 export! {
@@ -87,13 +87,13 @@ export! {
     fn ch_consumer_recv(consumer: Ref<Alone<Consumer>>, message: OutBytes, received: Give<CReceived>) {
         let mut consumer = consumer.get()?.lock()?;
         let found = message.fill(|out| consumer.recv(out))?;
-        told(&received, Some(found))
+        answer(&received, Some(found))
     }
 
     fn ch_consumer_try_recv(consumer: Ref<Alone<Consumer>>, message: OutBytes, received: Give<CReceived>) {
         let mut consumer = consumer.get()?.lock()?;
         let found = message.fill(|out| consumer.try_recv(out))?;
-        told(&received, found)
+        answer(&received, found)
     }
 
     fn ch_consumer_recv_timeout(
@@ -104,7 +104,7 @@ export! {
     ) {
         let mut consumer = consumer.get()?.lock()?;
         let found = message.fill(|out| consumer.recv_timeout(out, time(timeout_ns)))?;
-        told(&received, found)
+        answer(&received, found)
     }
 
     fn ch_consumer_recv_many(

@@ -68,7 +68,7 @@ export! {
     }
 
     fn ch_channel_stat(channel: Ref<Channel>, out: Give<Stat>) {
-        out.needed("figures")?;
+        out.needed("stat")?;
         let stat = channel.get()?.stat()?;
         let nobody = CPeer { slot: 0, pid: 0 };
         out.set(Stat {

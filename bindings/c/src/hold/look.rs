@@ -54,7 +54,7 @@ export! {
     }
 
     fn ch_hold_stat(hold: Ref<Hold>, out: Give<Stat>) {
-        out.needed("figures")?;
+        out.needed("stat")?;
         let stat = hold.get()?.stat()?;
         out.set(Stat {
             file_bytes: stat.file_bytes,

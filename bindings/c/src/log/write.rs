@@ -139,7 +139,7 @@ export! {
     }
 
     fn ch_log_stat(log: Ref<Log>, out: Give<Stat>) {
-        out.needed("figures")?;
+        out.needed("stat")?;
         let stat = log.get()?.stat()?;
         out.set(Stat {
             ring_bytes: stat.ring_bytes,

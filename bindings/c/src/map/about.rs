@@ -127,7 +127,7 @@ export! {
     }
 
     fn ch_map_stat(map: Ref<Map>, out: Give<Stat>) {
-        out.needed("figures")?;
+        out.needed("stat")?;
         let stat = map.get()?.stat()?;
         let stream = stat.stream.as_ref();
         out.set(Stat {

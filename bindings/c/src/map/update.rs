@@ -57,7 +57,7 @@ fn gave_up(said: c_int) -> Error {
 }
 
 /// The effect of an update.
-fn told(uid: Give<u32>, done: Option<Uid>) -> Answer {
+fn answer(uid: Give<u32>, done: Option<Uid>) -> Answer {
     uid.set(done.map_or(0, |uid| uid.0));
     Ok(yes(done.is_some()))
 }
@@ -65,7 +65,7 @@ fn told(uid: Give<u32>, done: Option<Uid>) -> Answer {
 export! {
     fn ch_map_update(map: Ref<Map>, key: In, key_len: usize, call: Update, user: User, uid: Give<u32>) {
         let key = key.bytes(key_len)?;
-        told(uid, map.get()?.try_update(key, |value| ask(call, user, value))?)
+        answer(uid, map.get()?.try_update(key, |value| ask(call, user, value))?)
     }
 
     fn ch_map_update_uid(map: Ref<Map>, uid: u32, key: In, key_len: usize, call: Update, user: User) {

@@ -22,7 +22,7 @@ struct hold_options {
 
 struct check_report {
     bool ok;
-    ch_check_report figures;
+    ch_check_report counts;
     std::string problems; // one line per problem
 };
 
@@ -100,7 +100,7 @@ public:
     check_report check() const {
         check_report report{};
         bytes problems;
-        report.ok = detail::call(ch_hold_check, get(), &report.figures, problems.raw());
+        report.ok = detail::call(ch_hold_check, get(), &report.counts, problems.raw());
         report.problems = problems.string();
         return report;
     }

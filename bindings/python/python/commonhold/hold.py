@@ -174,7 +174,7 @@ class Hold(_native.Hold, Closing):
 
     def stat(self) -> Dict[str, Any]:
         """Sizes and counts."""
-        return _figures(self._stat())
+        return _parsed(self._stat())
 
     def participants(self) -> List[Dict[str, Any]]:
         """All participants, live or dead: slot, generation, pid, program, alive."""
@@ -182,17 +182,17 @@ class Hold(_native.Hold, Closing):
 
     def participant(self) -> Dict[str, Any]:
         """This handle in the table of participants."""
-        return _figures(self._participant())
+        return _parsed(self._participant())
 
     def check(self) -> Dict[str, Any]:
         """Checks the whole hold; returns ``["ok"]``, ``["problems"]``. Writers wait meanwhile,
         readers do not."""
-        return _figures(self._check())
+        return _parsed(self._check())
 
     def backup(self, to: Path) -> Dict[str, Any]:
         """Copies all maps, as they were at one moment, to a new file, while other processes
         continue to write."""
-        return _figures(self._backup(to))
+        return _parsed(self._backup(to))
 
 
 def open(
@@ -259,12 +259,12 @@ def resolve(name: Path, directory: Optional[Path] = None) -> str:
 
 def restore(backup: Path, name: Path) -> Dict[str, Any]:
     """Creates a hold from a backup; no process sees it before it is complete."""
-    return _figures(_native.restore(backup, name))
+    return _parsed(_native.restore(backup, name))
 
 
 def salvage(name: Path) -> Dict[str, Any]:
     """Saves the intact pairs of a file hold that was open when the system stopped."""
-    return _figures(_native.salvage(name))
+    return _parsed(_native.salvage(name))
 
 
 def _open_again(path: str, options: Dict[str, Any]) -> Hold:
@@ -276,6 +276,6 @@ def _list(text: str) -> List[Dict[str, Any]]:
     return found
 
 
-def _figures(text: str) -> Dict[str, Any]:
+def _parsed(text: str) -> Dict[str, Any]:
     found: Dict[str, Any] = json.loads(text)
     return found

@@ -52,9 +52,9 @@ class Line(NamedTuple):
     who: Optional[Tuple[int, int, str]]
 
 
-def _line(told: Tuple[Any, ...]) -> Line:
-    level = None if told[1] is None else _NAMES[told[1]]
-    return Line(told[0], level, *told[2:])
+def _line(fields: Tuple[Any, ...]) -> Line:
+    level = None if fields[1] is None else _NAMES[fields[1]]
+    return Line(fields[0], level, *fields[2:])
 
 
 class Log(_native.Log):
@@ -109,7 +109,7 @@ class Log(_native.Log):
     def dump(self, *, announcements: bool = False) -> List[Line]:
         """All lines in the hold, collected or not, merged by time; works while others write, and
         after any crash."""
-        lines = [_line(told) for told in self._dump()]
+        lines = [_line(fields) for fields in self._dump()]
         return lines if announcements else [line for line in lines if line.who is None]
 
     def reader(self) -> "LogReader":
@@ -142,7 +142,7 @@ class LogReader:
     def poll(self, *, all: bool = False, announcements: bool = False) -> List[Line]:
         """The lines since the last call that are old enough to be in order; ``all``: even the
         youngest ones."""
-        lines = [_line(told) for told in self._reader.poll(all)]
+        lines = [_line(fields) for fields in self._reader.poll(all)]
         return lines if announcements else [line for line in lines if line.who is None]
 
 

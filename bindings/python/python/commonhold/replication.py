@@ -89,13 +89,13 @@ class Replica(_native.Replica, Closing):
         listener = None
         if on_change or on_ready or on_lost:
 
-            def listener(what: str, told: Any) -> None:
+            def listener(what: str, fields: Any) -> None:
                 if what == "changed" and on_change:
-                    on_change(Change(KINDS.get(told[0], "unknown"), *told[1:]))
+                    on_change(Change(KINDS.get(fields[0], "unknown"), *fields[1:]))
                 elif what == "ready" and on_ready:
-                    on_ready(told)
+                    on_ready(fields)
                 elif what == "lost" and on_lost:
-                    on_lost(told)
+                    on_lost(fields)
 
         return super().__new__(
             cls,

@@ -38,8 +38,8 @@ class Watcher:
     def next(self, timeout: Optional[float] = None) -> Optional[Change]:
         """The next change; ``None`` if there is none within ``timeout`` seconds (``None``: without
         limit)."""
-        told = self._follower._next(timeout)
-        return None if told is None else Change(KINDS.get(told[0], "unknown"), *told[1:])
+        fields = self._follower._next(timeout)
+        return None if fields is None else Change(KINDS.get(fields[0], "unknown"), *fields[1:])
 
     def __iter__(self) -> Iterator[Change]:
         return self

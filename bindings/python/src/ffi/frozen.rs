@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 
 use crate::errors::Answer;
-use crate::tie::Tie;
+use crate::shared_hold::SharedHold;
 use crate::waiting::patiently;
 use commonhold::hold::Freeze;
 use pyo3::prelude::*;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub struct Frozen {
     // The order matters: fields are dropped from the first on.
     freeze: Freeze<'static>,
-    tie: Arc<Tie>,
+    shared: Arc<SharedHold>,
 }
 
 struct SameThread<T>(T);
@@ -30,22 +30,23 @@ impl Frozen {
     ///
     /// # Errors
     /// Those of freezing.
-    pub fn new(py: Python<'_>, tie: &Arc<Tie>) -> Answer<Frozen> {
-        let SameThread(frozen) = patiently(py, tie.patience, || Frozen::made(tie).map(SameThread))?;
+    pub fn new(py: Python<'_>, shared: &Arc<SharedHold>) -> Answer<Frozen> {
+        let SameThread(frozen) =
+            patiently(py, shared.patience, || Frozen::made(shared).map(SameThread))?;
         Ok(frozen)
     }
 
-    fn made(tie: &Arc<Tie>) -> Answer<Frozen> {
-        let tie = Arc::clone(tie);
-        let freeze = tie.hold()?.freeze()?;
+    fn made(shared: &Arc<SharedHold>) -> Answer<Frozen> {
+        let shared = Arc::clone(shared);
+        let freeze = shared.hold()?.freeze()?;
         // SAFETY: the borrowed value is behind the `Arc`, which lives longer.
         let freeze = unsafe { std::mem::transmute::<Freeze<'_>, Freeze<'static>>(freeze) };
-        Ok(Frozen { freeze, tie })
+        Ok(Frozen { freeze, shared })
     }
 
     /// Lets writers continue; returns the hold.
-    pub fn thaw(self) -> Arc<Tie> {
+    pub fn thaw(self) -> Arc<SharedHold> {
         drop(self.freeze);
-        self.tie
+        self.shared
     }
 }

@@ -7,7 +7,7 @@ void box_mark(void *box) { rb_gc_mark(((struct box *)box)->parent); }
 size_t box_size(const void *box) { return box ? sizeof(struct box) : 0; }
 
 /* May be the end of a whole hold: the next process recovers the work of dead ones. */
-static void let_go(struct box *box) {
+static void release(struct box *box) {
     void *handle = box->handle;
     box->handle = NULL;
     uint64_t before = ch_thread_patience(0);
@@ -23,13 +23,13 @@ void box_free(void *data) {
         box->orphaned = true;
         return;
     }
-    let_go(box);
+    release(box);
     xfree(box);
 }
 
 void box_done(struct box *box) {
     if (--box->users || !box->closed) return;
-    let_go(box);
+    release(box);
     if (box->orphaned) xfree(box);
 }
 
@@ -58,7 +58,7 @@ VALUE box_close(VALUE object, const rb_data_type_t *type) {
     struct box *box = rb_check_typeddata(object, type);
     if (!box->closed) {
         box->closed = true;
-        if (!box->users) let_go(box);
+        if (!box->users) release(box);
     }
     return Qnil;
 }

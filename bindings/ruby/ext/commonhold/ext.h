@@ -28,7 +28,7 @@
 
 struct box {
     VALUE parent;            /* what it came from, kept alive */
-    void *handle;            /* NULL once it is let go */
+    void *handle;            /* NULL once it is released */
     void (*release)(void *); /* the library's function for that */
     uint64_t patience_ns;    /* how long to wait for a lock; CH_FOREVER */
     uint64_t sequence;       /* consumers: of the message received last */

@@ -137,7 +137,7 @@ static int run_pull(struct call *c) {
 
 static int run_push(struct call *c) { return ch_queue_push(c->handle, c->uid, c->more, &c->error); }
 
-static int run_let_go(struct call *c) { return ch_queue_let_go(c->handle, c->more, &c->error); }
+static int run_release(struct call *c) { return ch_queue_release(c->handle, c->more, &c->error); }
 
 static int run_pull_many(struct call *c) {
     return ch_queue_pull_many(c->handle, c->uid, c->more, c->number, c->out, &c->error);
@@ -304,12 +304,12 @@ static VALUE element_is_in_flight(VALUE self) {
 }
 
 /* Releases it to the orphan queue; after an error it is still in flight. */
-static VALUE element_let_go(VALUE self) {
+static VALUE element_release(VALUE self) {
     ch_error error;
     struct in_flight *flying = element_of(self);
     int result;
-    BRIEFLY(result, ch_queue_let_go(flying->box->handle, &flying->element, &error));
-    if (result == CH_TIMED_OUT) result = move_away(run_let_go, flying->box, 0, flying, &error);
+    BRIEFLY(result, ch_queue_release(flying->box->handle, &flying->element, &error));
+    if (result == CH_TIMED_OUT) result = move_away(run_release, flying->box, 0, flying, &error);
     else if (result == CH_OK) no_longer_in_flight(flying);
     RB_GC_GUARD(self);
     checked(result, &error);
@@ -334,5 +334,5 @@ void init_queue(void) {
     rb_define_method(cElement, "size", element_len, 0);
     rb_define_method(cElement, "id", element_id, 0);
     rb_define_method(cElement, "in_flight?", element_is_in_flight, 0);
-    rb_define_method(cElement, "let_go", element_let_go, 0);
+    rb_define_method(cElement, "release", element_release, 0);
 }

@@ -22,7 +22,7 @@ const ROUND: Duration = Duration::from_millis(500);
 /// The pause of the thread after an error.
 const PAUSE: Duration = Duration::from_millis(100);
 /// The longest time that dropping the notifier waits for the thread.
-const FAREWELL: Duration = Duration::from_secs(2);
+const JOIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A file descriptor that becomes readable when a named queue has elements, for `poll`, `epoll` and
 /// event loops.
@@ -109,7 +109,7 @@ impl Drop for Notifier {
         }
         self.shared.ended.store(true, Ordering::Release);
         thread.thread().unpark();
-        let late = Instant::now() + FAREWELL;
+        let late = Instant::now() + JOIN_TIMEOUT;
         while !thread.is_finished() {
             if Instant::now() > late {
                 // Another process holds the thread up; the thread ends by itself later.

@@ -13,9 +13,9 @@ use std::time::Duration;
 /// While views of its memory exist (pins), closing it only refuses later calls; the end of the last
 /// pin closes it. So an element stays in flight as long as an array of numpy shows it.
 ///
-/// Everything that came from a hold has its tie, and releases it last: so the registration
+/// Everything that came from a hold has its shared, and releases it last: so the registration
 /// ends where this is dropped.
-pub struct Tie {
+pub struct SharedHold {
     hold: Hurried<Hold>,
     closed: AtomicBool,
     pins: AtomicUsize,
@@ -23,10 +23,10 @@ pub struct Tie {
     pub patience: Option<Duration>,
 }
 
-impl Tie {
-    pub fn new(hold: Hold, patience: Option<Duration>) -> Arc<Tie> {
+impl SharedHold {
+    pub fn new(hold: Hold, patience: Option<Duration>) -> Arc<SharedHold> {
         let (closed, pins) = (AtomicBool::new(false), AtomicUsize::new(0));
-        Arc::new(Tie { hold: Hurried::new(hold), closed, pins, patience })
+        Arc::new(SharedHold { hold: Hurried::new(hold), closed, pins, patience })
     }
 
     /// # Errors
