@@ -16,7 +16,7 @@ impl Coding {
     pub(crate) const ALL: [Coding; 3] = [Coding::Plain, Coding::Brotli, Coding::Gzip];
 
     /// The codings of companions, the better one first.
-    pub const BESIDE: [Coding; 2] = [Coding::Brotli, Coding::Gzip];
+    pub const COMPRESSED: [Coding; 2] = [Coding::Brotli, Coding::Gzip];
 
     /// The end of its file's name, behind the plain file's name.
     #[must_use]

@@ -69,7 +69,7 @@ impl Directory {
     ///
     /// # Errors
     /// `PermissionDenied`; those of the system that reveal nothing about the path.
-    pub(crate) fn successor(&self) -> io::Result<Option<Directory>> {
+    pub(crate) fn replacement(&self) -> io::Result<Option<Directory>> {
         let there = errno(fault!("files.stat-root")).and_then(|()| fs::stat(&self.path));
         let Some(there) = absent(there)? else { return Ok(None) };
         let this = stat_of(&self.fd)?;
@@ -304,23 +304,23 @@ mod tests {
     }
 
     #[test]
-    fn another_directory_under_the_path_is_its_successor() {
+    fn another_directory_under_the_path_is_its_replacement() {
         let (dir, directory) = served(Walk::Parts);
         let (root, old) = (dir.path().join("root"), dir.path().join("old"));
-        assert!(directory.successor().unwrap().is_none(), "it is the same one");
+        assert!(directory.replacement().unwrap().is_none(), "it is the same one");
         std::fs::rename(&root, &old).unwrap();
-        assert!(directory.successor().unwrap().is_none(), "nothing is there");
+        assert!(directory.replacement().unwrap().is_none(), "nothing is there");
         std::fs::write(&root, "a file").unwrap();
-        assert!(directory.successor().unwrap().is_none(), "no directory is there");
+        assert!(directory.replacement().unwrap().is_none(), "no directory is there");
         std::fs::remove_file(&root).unwrap();
         symlink("old", &root).unwrap();
-        assert!(directory.successor().unwrap().is_none(), "it is the same one by another path");
+        assert!(directory.replacement().unwrap().is_none(), "it is the same one by another path");
         std::fs::remove_file(&root).unwrap();
         std::fs::create_dir(&root).unwrap();
-        let successor = directory.successor().unwrap().expect("another one is there");
-        assert_eq!(successor.walk, Walk::Parts);
-        assert!(successor.look(Path::new("sub/file")).unwrap().is_none());
-        assert!(successor.successor().unwrap().is_none());
+        let replacement = directory.replacement().unwrap().expect("another one is there");
+        assert_eq!(replacement.walk, Walk::Parts);
+        assert!(replacement.look(Path::new("sub/file")).unwrap().is_none());
+        assert!(replacement.replacement().unwrap().is_none());
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! earlier looks do not count.
 //!
 //! Contents are kept only if the opened file is the one of the look, did not change while it was
-//! read, and had been quiet by then ([`Stamp::is_settled`](super::Stamp)): kept contents are those
+//! read, and had been quiet by then ([`Stamp::is_stable`](super::Stamp)): kept contents are those
 //! of the version they are kept under. The opened file may be another one, because names above it
 //! change between a look and the opening; then the worker looks again.
 
@@ -209,9 +209,9 @@ impl<S: Store, F: Source> FreshContents<S, F> {
             return self.read(seen, coding, &opened).map(Some);
         }
         let is_as_seen = seen.is_of(coding, &opened.stamp);
-        let is_settled = opened.stamp.is_settled();
+        let is_stable = opened.stamp.is_stable();
         let file = Arc::new(self.open(id, seen, coding, opened)?);
-        if is_as_seen && is_settled {
+        if is_as_seen && is_stable {
             self.looks.keep(id, seen, coding, &file);
         }
         Ok(Some(Taken { stock: Stock::Open(file), origin: Origin::Source, is_as_seen }))
@@ -243,7 +243,7 @@ impl<S: Store, F: Source> FreshContents<S, F> {
         let packed = pack(seen.version, stamp.modified(), &lines, &contents);
         let is_whole = contents.len() as u64 == stamp.len && self.is_still(&opened.handle, stamp);
         let is_as_seen = is_whole && seen.is_of(coding, stamp);
-        if is_as_seen && stamp.is_settled() {
+        if is_as_seen && stamp.is_stable() {
             self.store.put(&self.key, packed.clone());
         }
         Ok(Taken { stock: Stock::Packed(packed.into()), origin: Origin::Read, is_as_seen })
@@ -273,7 +273,7 @@ impl<S: Store, F: Source> FreshContents<S, F> {
         };
         let (kind, varies) = (&*types::of(&name), seen.varies());
         let lines = Lines::new(&Facts { len, kind, etag, modified, coding, varies });
-        if stamp.is_settled() {
+        if stamp.is_stable() {
             self.store.put(&self.key, pack(version, modified, &lines, &[]));
         }
         Ok(OpenFile { handle, stamp, lines })
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_to_while_it_is_read_is_not_kept() {
+    fn a_file_that_is_written_during_the_read_is_not_kept() {
         let mut contents = contents(MOST_KEPT);
         let now = Instant::now();
         contents.source.by_now.set(Some(9));
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_file_that_was_written_to_is_opened_anew() {
+    fn an_open_file_that_was_written_to_is_opened_again() {
         let mut contents = contents(MOST_KEPT + 1);
         let now = Instant::now();
         assert_eq!(found(&mut contents, now), 0);

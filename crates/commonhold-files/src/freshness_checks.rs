@@ -39,8 +39,8 @@ impl Seen {
 
     /// The best coding that is there and wanted.
     pub(crate) fn coding(&self, wanted: impl Fn(Coding) -> bool) -> Coding {
-        let mut beside = Coding::BESIDE.into_iter();
-        beside.find(|&coding| self.has(coding) && wanted(coding)).unwrap_or(Coding::Plain)
+        let mut compressed = Coding::COMPRESSED.into_iter();
+        compressed.find(|&coding| self.has(coding) && wanted(coding)).unwrap_or(Coding::Plain)
     }
 
     fn has(&self, coding: Coding) -> bool {
@@ -54,7 +54,7 @@ impl Seen {
 
     /// Whether there is more than one coding.
     pub(crate) fn varies(&self) -> bool {
-        Coding::BESIDE.into_iter().any(|coding| self.has(coding))
+        Coding::COMPRESSED.into_iter().any(|coding| self.has(coding))
     }
 }
 

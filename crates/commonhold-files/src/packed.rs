@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_packed_is_found_again_and_nothing_else() {
+    fn packed_contents_are_found_again_and_nothing_else() {
         let modified = UNIX_EPOCH + Duration::from_millis(1500);
         let (kind, coding) = ("text/plain", Coding::Plain);
         let lines = Lines::new(&Facts { len: 5, kind, etag: 1, modified, coding, varies: false });

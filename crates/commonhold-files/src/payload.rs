@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_shrinks_from_the_front() {
+    fn the_rest_of_a_payload_shrinks_from_the_front() {
         let contents = Contents::from(Arc::new(Box::<[u8]>::from(&b"0123456789"[..])));
         let mut payload = Payload::contents(b"head".to_vec(), contents, 2..8);
         assert_eq!(lens(&payload), [4, 6]);

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn http_is_told_by_its_first_line() {
+    fn http_is_recognized_by_its_first_line() {
         for layout in [&Tree::new(None) as &dyn Layout, &Zotero] {
             assert_eq!(both(layout, "GET /ABCDEFGH HTTP/1.1\r\n", false), Beginning::Http);
             assert_eq!(both(layout, "GET /ABCDEFGH HTTP/1.1\r", false), Beginning::Unknown);

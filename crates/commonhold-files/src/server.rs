@@ -283,11 +283,11 @@ impl Begin<'_> {
         fault!("files.duplicate")?;
         let listeners: io::Result<Vec<_>> = self.listeners.iter().map(OwnedFd::try_clone).collect();
         let (plan, store, listeners) = (Arc::clone(&self.plan), Arc::clone(store), listeners?);
-        let (tell, told) = channel();
+        let (sender, receiver) = channel();
         let builder = thread::Builder::new().name(format!("files-{number}"));
         fault!("files.thread")?;
-        let handle = builder.spawn(move || serve(&plan, store, listeners, &tell))?;
-        match told.recv() {
+        let handle = builder.spawn(move || serve(&plan, store, listeners, &sender))?;
+        match receiver.recv() {
             Ok((waker, chosen)) => Ok((Thread { waker, handle }, chosen)),
             // The thread ended before it could report.
             Err(_) => {

@@ -1,7 +1,7 @@
 //! The version of a file: the facts of a file system that change when a file's contents do.
 //!
 //! Two versions of the same length that are written within one tick of the file system's clock have
-//! the same stamp. So a file that changed just now is not kept ([`Stamp::is_settled`]): it is read
+//! the same stamp. So a file that changed just now is not kept ([`Stamp::is_stable`]): it is read
 //! again until it has been quiet for a moment. Some file systems have times of whole seconds only,
 //! FAT of two; there a moment is longer.
 
@@ -70,12 +70,12 @@ impl Stamp {
     }
 
     /// Whether another change would have another stamp.
-    pub(crate) fn is_settled(&self) -> bool {
+    pub(crate) fn is_stable(&self) -> bool {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as i128);
-        self.is_settled_at(now)
+        self.is_stable_at(now)
     }
 
-    fn is_settled_at(&self, now_ns: i128) -> bool {
+    fn is_stable_at(&self, now_ns: i128) -> bool {
         let is_coarse = [self.changed_ns, self.modified_ns].iter().all(|ns| ns % SECOND_NS == 0);
         now_ns - self.changed_ns > if is_coarse { QUIET_COARSE_NS } else { QUIET_NS }
     }
@@ -95,27 +95,27 @@ pub(crate) fn mixed_numbers<const N: usize>(numbers: &[u64; N]) -> u64 {
 mod tests {
     use super::*;
 
-    fn is_settled(modified_ns: i128, changed_ns: i128, after_ns: i128) -> bool {
+    fn is_stable(modified_ns: i128, changed_ns: i128, after_ns: i128) -> bool {
         let stamp = Stamp { file: 1, len: 1, modified_ns, changed_ns };
-        stamp.is_settled_at(changed_ns + after_ns)
+        stamp.is_stable_at(changed_ns + after_ns)
     }
 
     #[test]
-    fn what_changed_just_now_may_change_unseen() {
+    fn a_recently_changed_file_may_change_unseen() {
         let at = 1_700_000_000 * SECOND_NS + 1;
-        assert!(!is_settled(at, at, 0) && !is_settled(at, at, QUIET_NS));
-        assert!(is_settled(at, at, QUIET_NS + 1));
-        assert!(!is_settled(at, at, -SECOND_NS), "the clock was set back, or is another's");
+        assert!(!is_stable(at, at, 0) && !is_stable(at, at, QUIET_NS));
+        assert!(is_stable(at, at, QUIET_NS + 1));
+        assert!(!is_stable(at, at, -SECOND_NS), "the clock was set back, or is another's");
     }
 
     #[test]
     fn just_now_is_longer_where_times_are_whole_seconds() {
         let at = 1_700_000_000 * SECOND_NS;
-        assert!(!is_settled(at, at, QUIET_NS + 1) && !is_settled(at, at, 2 * SECOND_NS));
-        assert!(is_settled(at, at, QUIET_COARSE_NS + 1));
+        assert!(!is_stable(at, at, QUIET_NS + 1) && !is_stable(at, at, 2 * SECOND_NS));
+        assert!(is_stable(at, at, QUIET_COARSE_NS + 1));
         // A time of modification can be set to anything.
-        assert!(is_settled(0, at + 1, QUIET_NS + 1));
-        assert!(!is_settled(0, at, QUIET_NS + 1));
+        assert!(is_stable(0, at + 1, QUIET_NS + 1));
+        assert!(!is_stable(0, at, QUIET_NS + 1));
     }
 
     #[test]

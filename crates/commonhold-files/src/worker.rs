@@ -149,7 +149,7 @@ where
             }
             (self.responder.now, self.responder.wall) = (Instant::now(), SystemTime::now());
             for event in done.drain(..) {
-                self.settle(event);
+                self.handle(event);
             }
             if self.signal.is_draining() && !self.responder.closing {
                 self.drain();
@@ -190,7 +190,7 @@ where
         }
     }
 
-    fn settle(&mut self, event: Done<Payload>) {
+    fn handle(&mut self, event: Done<Payload>) {
         match event {
             Done::Accepted { result: Ok(socket), .. } => self.accepted(socket),
             // It was the last event of this listener.

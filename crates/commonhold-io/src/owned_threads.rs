@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// How long dropping a handle waits for its threads. They end sooner unless a stopped process
 /// blocks them.
-pub const FAREWELL: Duration = Duration::from_secs(5);
+pub const JOIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause between two checks whether the threads have ended.
 const LOOK: Duration = Duration::from_millis(1);
 

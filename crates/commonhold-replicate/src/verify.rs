@@ -32,8 +32,8 @@ const NOWHERE: Duration = Duration::from_secs(2);
 /// A pair that has expired is at once absent to every reader of the origin's map, and to every
 /// iteration; its replicas get the removal a little later (`expiry`). They get it within this time,
 /// and the second constant longer for each pair.
-const TOLD_LATE: Duration = Duration::from_secs(3);
-const TOLD_LATE_EACH: Duration = Duration::from_micros(10);
+const ANSWER_TIME: Duration = Duration::from_secs(3);
+const ANSWER_TIME_EACH: Duration = Duration::from_micros(10);
 
 /// The result of [`verify`].
 #[derive(Clone, Debug, serde::Serialize)]
@@ -188,7 +188,7 @@ fn attempt_at(
         stream,
         is_first: attempt == 0,
         deadline,
-        told_by: deadline,
+        answer_deadline: deadline,
         rounds: 0,
     };
     comparison.run()
@@ -230,7 +230,7 @@ struct Comparison<'a> {
     is_first: bool,
     deadline: Instant,
     /// By then the replicas have the removals of what had expired at the origin.
-    told_by: Instant,
+    answer_deadline: Instant,
     rounds: u32,
 }
 
@@ -272,7 +272,7 @@ impl Comparison<'_> {
         }
         let (origin, checked) = (self.copy.map()?, self.checked.map()?);
         let mut keys: Vec<Vec<u8>> = origin.keys().collect::<Result<_>>()?;
-        self.told_by = Instant::now() + TOLD_LATE + keys.len() as u32 * TOLD_LATE_EACH;
+        self.answer_deadline = Instant::now() + ANSWER_TIME + keys.len() as u32 * ANSWER_TIME_EACH;
         for key in checked.keys() {
             let key = key?;
             if !origin.contains(&key)? {
@@ -371,7 +371,7 @@ impl Comparison<'_> {
         let Some(before) = self.bounds()? else { return Ok(None) };
         let from = before[0].0.offset.min(before[1].0.offset);
         let (mut round, mut suspects) = (Round::default(), Vec::new());
-        let may_be_late = Instant::now() < self.told_by;
+        let may_be_late = Instant::now() < self.answer_deadline;
         for key in keys {
             let values = [origin.get(key)?, checked.get(key)?];
             let pairs = values.each_ref().map(|v| Sum::of(key, v.as_deref()));

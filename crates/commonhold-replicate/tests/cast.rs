@@ -140,17 +140,17 @@ impl Play {
 
     /// A replica, in a hold named after it.
     pub fn replica(&self, actor: usize, from: &Address) -> Child {
-        self.replica_told(actor, from, |_, _| ())
+        self.replica_with(actor, from, |_, _| ())
     }
 
     /// The same, which is killed or stops itself at a step.
     #[cfg(feature = "steps")]
     pub fn replica_armed(&self, actor: usize, from: &Address, step: &str) -> Child {
-        self.replica_told(actor, from, |_, _| commonhold::steps::arm(step).unwrap())
+        self.replica_with(actor, from, |_, _| commonhold::steps::arm(step).unwrap())
     }
 
     /// The same, whose events go to what is made of its hold.
-    pub fn replica_told<E: ReplicaEvents + 'static>(
+    pub fn replica_with<E: ReplicaEvents + 'static>(
         &self,
         actor: usize,
         from: &Address,

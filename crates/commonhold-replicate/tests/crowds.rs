@@ -180,7 +180,7 @@ fn snapshots(options: MapOptions, filling: usize) {
     let join = |number: usize| {
         let row = play.row(REPLICA + number);
         let inspector = |hold: &Hold, complaint| Inspector { hold: hold.clone(), row, complaint };
-        play.replica_told(REPLICA + number, &play.address, inspector)
+        play.replica_with(REPLICA + number, &play.address, inspector)
     };
     let mut replicas = Vec::new();
     for number in 0..JOINS {

@@ -14,7 +14,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 const SHORT: Duration = Duration::from_millis(200);
 /// The removals come within this time (docs/guide/replication.md), with much to spare for a busy
 /// machine.
-const TOLD: Duration = Duration::from_secs(20);
+const REPORT_TIME: Duration = Duration::from_secs(20);
 
 /// The kind of a change, and its key.
 type Removal = (ChangeKind, Vec<u8>);
@@ -48,7 +48,7 @@ fn pairs_that_expire_leave_replicas_though_nobody_writes() {
     assert!(copy.replica.wait_ready(LONG));
     let begun = Instant::now();
     until("all have left the replica", || copy.pairs().len() == 1);
-    assert!(begun.elapsed() < SHORT + TOLD, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < SHORT + REPORT_TIME, "{:?}", begun.elapsed());
     assert_eq!(copy.pairs()[&b"stays"[..]], b"1");
     assert_eq!(source.map.len().unwrap(), 1, "they have left the origin, too");
     copy.agrees(&source);
@@ -59,7 +59,7 @@ fn pairs_that_expire_leave_replicas_though_nobody_writes() {
 }
 
 #[test]
-fn a_replica_that_was_away_is_told_what_has_expired() {
+fn a_replica_that_was_away_receives_expirations() {
     let mut source = Source::new(MapOptions::cache().into());
     for id in 0..500u32 {
         let time = if id % 2 == 0 { HOUR } else { SHORT };
@@ -92,7 +92,7 @@ fn a_replica_of_a_cache_whose_pairs_expire_is_verified() {
 }
 
 #[test]
-fn watermarks_and_small_streams_do_not_keep_anybody_from_being_told() {
+fn watermarks_and_small_streams_do_not_delay_expirations() {
     let source = Source::with(MapOptions::cache().ttl(SHORT).into(), |options| {
         options.stream_bytes = SMALL_STREAM;
         let delay = Duration::from_millis(300);

@@ -62,12 +62,12 @@ impl Besieged {
         let mut peer = self.peer();
         peer.say(words);
         peer.is_sent_away();
-        self.is_told(why);
+        self.reports(why);
     }
 
     /// The origin prints one more line, which contains this.
     #[track_caller]
-    fn is_told(&mut self, why: &str) {
+    fn reports(&mut self, why: &str) {
         let said = &self.source.said;
         until("the origin to say why", || said.lock().unwrap().len() > self.seen);
         let line = said.lock().unwrap()[self.seen].clone();
@@ -77,7 +77,7 @@ impl Besieged {
 
     /// The origin prints this many more lines.
     #[track_caller]
-    fn is_told_often(&mut self, lines: usize) {
+    fn reports_often(&mut self, lines: usize) {
         let said = &self.source.said;
         until("the origin to say all", || said.lock().unwrap().len() >= self.seen + lines);
         self.seen += lines;

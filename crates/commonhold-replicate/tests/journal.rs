@@ -90,7 +90,7 @@ fn stir(map: &Map, dice: &mut Dice, changes: u64) {
 }
 
 #[test]
-fn what_is_synced_is_rebuilt() {
+fn synced_changes_are_rebuilt() {
     for options in [MapOptions::general(), MapOptions::fixed(4, 4)] {
         for sync in [SyncPolicy::Always, SyncPolicy::Every(Duration::from_millis(5))] {
             let kept = Kept::new(options.clone());
@@ -234,7 +234,7 @@ fn damaged_bytes_are_never_believed() {
 }
 
 #[test]
-fn it_is_written_anew_while_it_runs() {
+fn it_is_compacted_while_it_runs() {
     let kept = Kept::new(MapOptions::general());
     let mut dice = Dice::new(5);
     let journal = kept.start(|options| options.compact_bytes = 64 << 10);
@@ -253,7 +253,7 @@ fn it_is_written_anew_while_it_runs() {
 
 /// The file is compacted although each run ends before the file has doubled.
 #[test]
-fn one_that_is_often_restarted_is_written_anew() {
+fn one_that_is_often_restarted_is_compacted() {
     let kept = Kept::new(MapOptions::general());
     let mut dice = Dice::new(8);
     stir(&kept.map, &mut dice, 500);
@@ -271,7 +271,7 @@ fn one_that_is_often_restarted_is_written_anew() {
 }
 
 #[test]
-fn what_is_too_large_for_the_stream_is_durable_all_the_same() {
+fn changes_too_large_for_the_stream_are_durable() {
     let kept = Kept::new(MapOptions::general());
     let journal = kept.start(|_| ());
     kept.map.set("small", "1").unwrap();
@@ -291,7 +291,7 @@ fn what_is_too_large_for_the_stream_is_durable_all_the_same() {
 }
 
 #[test]
-fn what_keeps_it_from_being_written_anew_behind_a_gap_is_told() {
+fn the_obstacle_to_a_full_sync_behind_a_gap_is_reported() {
     let kept = Kept::new(MapOptions::general());
     let journal = kept.start(|_| ());
     kept.map.sync(LONG).unwrap();
@@ -321,7 +321,7 @@ fn a_change_larger_than_a_batch_is_written() {
 }
 
 #[test]
-fn what_could_not_be_written_in_the_end_is_told() {
+fn changes_that_could_not_be_written_at_the_end_are_reported() {
     let kept = Kept::new(MapOptions::general());
     let journal = kept.start(|options| options.sync = SyncPolicy::Every(LONG));
     kept.map.set("small", "1").unwrap();
@@ -342,7 +342,7 @@ fn what_could_not_be_written_in_the_end_is_told() {
 
 /// A journal that was moved away while it runs is no place for durable changes.
 #[test]
-fn a_journal_that_was_moved_is_written_anew() {
+fn a_moved_journal_is_written_again() {
     let kept = Kept::new(MapOptions::general());
     let journal = kept.start(|_| ());
     kept.map.set("a", "1").unwrap();
@@ -355,7 +355,7 @@ fn a_journal_that_was_moved_is_written_anew() {
 }
 
 #[test]
-fn a_journal_that_fell_behind_begins_anew() {
+fn a_journal_that_fell_behind_begins_again() {
     let kept = Kept::new(MapOptions::general());
     drop(kept.start(|options| options.stream_bytes = 64 << 10));
     stir(&kept.map, &mut Dice::new(6), 5000);
@@ -366,7 +366,7 @@ fn a_journal_that_fell_behind_begins_anew() {
 }
 
 #[test]
-fn sync_says_when_nothing_is_durable() {
+fn sync_reports_when_nothing_is_durable() {
     let kept = Kept::new(MapOptions::general());
     let none = |text: &str| refused(kept.map.sync(LONG), ErrorKind::NotFound, text);
     none("no stream");
@@ -398,7 +398,7 @@ fn sync_says_when_nothing_is_durable() {
 
 /// The rebuilt map resumes the same file; a map that another process created does not.
 #[test]
-fn a_rebuilt_map_goes_on_with_its_journal() {
+fn a_rebuilt_map_continues_its_journal() {
     let kept = Kept::new(MapOptions::general());
     let journal = kept.start(|_| ());
     kept.map.set("a", "1").unwrap();
@@ -458,7 +458,7 @@ fn a_killed_journal_loses_nothing_that_was_durable() {
 
 /// A full disk is reported, and when there is room again everything becomes durable.
 #[test]
-fn a_full_disk_is_told_and_gone_on_from() {
+fn a_full_disk_is_reported_and_survived() {
     let ground = Ground::memory();
     on_small_tmpfs(1, &ground, |disk| {
         let kept = Kept::new(MapOptions::general());

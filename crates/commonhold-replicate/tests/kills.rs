@@ -82,7 +82,7 @@ fn kill_writers(options: MapOptions) -> BTreeSet<&'static str> {
 }
 
 #[test]
-fn writers_killed_at_every_step_of_a_change_that_is_told() {
+fn writers_killed_at_every_step_of_a_streamed_change() {
     let shapes = [MapOptions::general(), MapOptions::fixed(4, 4), MapOptions::fixed(4, 12)];
     let killed: BTreeSet<_> = shapes.into_iter().flat_map(kill_writers).collect();
     let wanted = steps::ALL.iter().filter(|step| step.starts_with("stream."));

@@ -102,7 +102,7 @@ fn a_network_that_delays_and_loses_changes_nothing() {
     });
     let all = REPLICA..REPLICA + wires.len();
     let reach = |(actor, (door, [_, far])): (usize, (&Address, &[wire::End; 2]))| {
-        play.replica_told(actor, door, |_, _| {
+        play.replica_with(actor, door, |_, _| {
             wire::leave().unwrap();
             far.enter();
         })

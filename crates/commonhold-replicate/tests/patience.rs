@@ -123,12 +123,12 @@ fn settling_the_dead_stops_no_journal() {
         watch(board, "journal", "recover.begun");
         let hold = stage.open();
         let journal = stage.journal(&hold);
-        until("it settles the dead", || board.get(SEEN) > 0);
+        until("it recovers the dead", || board.get(SEEN) > 0);
         board.put(GO, 1);
         hold.maps().open("it").unwrap().sync(LONG).unwrap();
         journal.finish().unwrap();
     });
-    until("the journal settles the dead", || board.get(GO) == 1 || journals.is_gone());
+    until("the journal recovers the dead", || board.get(GO) == 1 || journals.is_gone());
     go_on(writer);
     assert_eq!(journals.wait_for(LONG / 2), End::Well);
     go_on(still);
@@ -144,7 +144,7 @@ fn settling_the_dead_stops_no_origin() {
         board.put(GO, 1);
         until("a writer has stopped", || board.get(GO) == 2);
         let (_hold, replica) = stage.replica(&address);
-        until("it settles the dead", || board.get(SEEN) > 0);
+        until("it recovers the dead", || board.get(SEEN) > 0);
         board.put(GO, 3);
         assert!(replica.wait_ready(LONG));
         drop(replica);
@@ -153,7 +153,7 @@ fn settling_the_dead_stops_no_origin() {
     until("it serves", || board.get(GO) == 1 || serves.is_gone());
     let writer = stage.stopped_writer();
     board.put(GO, 2);
-    until("the origin settles the dead", || board.get(GO) == 3 || serves.is_gone());
+    until("the origin recovers the dead", || board.get(GO) == 3 || serves.is_gone());
     go_on(writer);
     assert_eq!(serves.wait_for(LONG / 2), End::Well);
     go_on(still);

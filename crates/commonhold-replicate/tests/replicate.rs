@@ -131,7 +131,7 @@ impl ReplicaEvents for Teller {
 }
 
 #[test]
-fn changes_come_in_order_and_are_told_apart() {
+fn changes_come_in_order_and_are_distinguished() {
     let mut source = Source::new(MapOptions::cache().max_entries(3).into());
     let hold = Hold::create(source.ground.path("copy.hold")).unwrap();
     let (teller, told) = channel();
@@ -168,7 +168,7 @@ fn changes_come_in_order_and_are_told_apart() {
 }
 
 #[test]
-fn a_replica_goes_on_from_where_it_was() {
+fn a_replica_resumes_at_its_position() {
     let mut source = Source::new(MapOptions::general());
     let mut dice = Dice::new(1);
     stir(&source, &mut dice, 500);
@@ -216,7 +216,7 @@ fn a_lapped_replica_is_sent_the_whole_map_and_shows_the_old_one_meanwhile() {
 }
 
 #[test]
-fn what_is_too_large_for_the_stream_comes_with_the_whole_map() {
+fn changes_too_large_for_the_stream_come_with_the_whole_map() {
     let source = Source::with(MapOptions::general(), |options| options.stream_bytes = SMALL_STREAM);
     let copy = Copy::of(&source, "copy.hold");
     copy.agrees(&source);
@@ -230,7 +230,7 @@ fn what_is_too_large_for_the_stream_comes_with_the_whole_map() {
 }
 
 #[test]
-fn nothing_is_sent_before_it_is_told_to_be() {
+fn nothing_is_sent_before_serving_begins() {
     let source = Source::with(MapOptions::general(), |options| {
         options.transmission = Transmission::Explicit;
     });
@@ -251,7 +251,7 @@ fn nothing_is_sent_before_it_is_told_to_be() {
 
 /// A map that is dropped and created again is served, even if no replica was connected meanwhile.
 #[test]
-fn a_map_that_was_made_anew_is_served() {
+fn a_recreated_map_is_served() {
     for transmission in [OriginOptions::default().transmission, Transmission::Explicit] {
         let source =
             Source::with(MapOptions::general(), |options| options.transmission = transmission);
@@ -267,7 +267,7 @@ fn a_map_that_was_made_anew_is_served() {
 
 /// The sent offset of a dropped map does not count for the new map of its name.
 #[test]
-fn of_a_map_that_was_made_anew_nothing_is_sent_before_it_is_told_to_be() {
+fn nothing_of_a_recreated_map_is_sent_before_serving_begins() {
     let source = Source::with(MapOptions::general(), |options| {
         options.transmission = Transmission::Explicit;
     });
@@ -336,7 +336,7 @@ fn only_replicas_with_the_secret_are_served() {
 }
 
 #[test]
-fn relays_pass_on_what_they_are_told() {
+fn relays_pass_on_changes() {
     let source = Source::new(MapOptions::general());
     let mut dice = Dice::new(5);
     stir(&source, &mut dice, 500);
@@ -366,7 +366,7 @@ fn relays_pass_on_what_they_are_told() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn impossible_requests_are_refused() {
     let source = Source::new(MapOptions::general());
     let threads = OriginOptions { io_threads: 0, ..OriginOptions::default() };
     refused(Origin::start(&source.hold, "it", threads), ErrorKind::Invalid, "1 to 64");
@@ -376,7 +376,7 @@ fn what_cannot_be_is_refused() {
 }
 
 #[test]
-fn who_joins_and_leaves_is_said() {
+fn joining_and_leaving_replicas_are_reported() {
     let mut source = Source::new(MapOptions::general());
     source.map.set("a", "1").unwrap();
     let copy = Copy::of(&source, "copy.hold");
@@ -399,7 +399,7 @@ fn who_joins_and_leaves_is_said() {
 }
 
 #[test]
-fn what_a_replica_has_gets_older_while_the_connection_is_lost() {
+fn the_age_of_a_replica_grows_while_it_is_disconnected() {
     let mut source = Source::new(MapOptions::general());
     source.map.set("a", "1").unwrap();
     let copy = Copy::of(&source, "copy.hold");

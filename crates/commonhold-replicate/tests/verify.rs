@@ -77,7 +77,7 @@ fn changes_meanwhile_are_no_differences() {
 }
 
 #[test]
-fn maps_that_are_sent_anew_meanwhile_are_not_taken_for_different() {
+fn maps_that_are_sent_again_meanwhile_are_not_taken_for_different() {
     let source = Source::with(MapOptions::general(), |options| options.stream_bytes = SMALL_STREAM);
     for id in 0..3000 {
         source.map.set(format!("{id}"), "value").unwrap();
@@ -115,7 +115,7 @@ fn maps_that_are_sent_anew_meanwhile_are_not_taken_for_different() {
 }
 
 #[test]
-fn what_cannot_be_compared_is_refused() {
+fn incomparable_maps_are_refused() {
     let source = Source::new(MapOptions::general());
     let other = Source::new(MapOptions::general());
     let copy = Copy::of(&source, "copy.hold");

@@ -89,7 +89,7 @@ fn refused(path: &Path, kinds: &[ErrorKind]) {
 }
 
 #[test]
-fn what_is_no_hold_is_called_so() {
+fn files_that_are_no_holds_are_reported_as_such() {
     let ground = Ground::memory();
     let not = [ErrorKind::NotAHold, ErrorKind::Invalid];
     for (name, contents) in [

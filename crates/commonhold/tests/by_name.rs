@@ -16,7 +16,7 @@ fn refused<T>(result: Result<T>, kind: ErrorKind) {
 }
 
 #[test]
-fn what_exists_is_opened_or_refused() {
+fn existing_structures_are_opened_or_refused() {
     let ground = Ground::memory();
     let hold = Hold::create(ground.path("it.hold")).unwrap();
     let (queue, ring) = (QueueOptions::new(4, 8), ChannelOptions::new(4 << 10));

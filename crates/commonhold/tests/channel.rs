@@ -325,7 +325,7 @@ fn reservations_and_batches() {
 }
 
 #[test]
-fn what_is_peeked_at_stays_until_one_advances() {
+fn a_peeked_message_stays_until_the_consumer_advances() {
     let ground = Ground::memory();
     let channel = hold(&ground).channels().open_or_create("it", options()).unwrap();
     let mut producer = channel.producer().unwrap();
@@ -404,7 +404,7 @@ fn a_closed_handle_releases_its_producers_and_consumers() {
 }
 
 #[test]
-fn who_is_asleep_hears_of_a_closed_handle() {
+fn a_sleeper_learns_that_its_handle_was_closed() {
     let ground = Ground::memory();
     let hold = hold(&ground);
     let channel = hold.channels().open_or_create("it", options()).unwrap();

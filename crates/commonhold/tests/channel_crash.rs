@@ -130,7 +130,7 @@ fn whole(path: &Path, end: u64, what: &str) {
     .finish();
 }
 
-/// The successor needs nothing of the dead one to be settled.
+/// The successor needs nothing of the dead one to be recovered.
 #[test]
 fn a_recoverer_that_stands_still_keeps_no_place_taken() {
     for step in ["recover.locked", "recover.begun"] {

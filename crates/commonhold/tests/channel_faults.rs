@@ -177,7 +177,7 @@ fn an_idle_consumer_sleeps_and_wakes() {
 }
 
 #[test]
-fn who_dies_asleep_is_nobodys_concern() {
+fn a_waiter_that_dies_asleep_disturbs_nobody() {
     let ground = Ground::memory();
     let (path, board) = (ground.path("it.hold"), Board::new(1));
     let asleep = |policy: Policy| {

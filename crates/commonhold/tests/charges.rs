@@ -84,7 +84,7 @@ fn a_charge_is_exact_after_kills_among_writers() {
     exact(&hold, &map, "after kills among writers");
 }
 
-/// The same without company: each death is settled to the byte, before anybody else changes
+/// The same without company: each death is accounted for to the byte, before anybody else changes
 /// anything.
 #[test]
 fn a_charge_is_exact_after_each_kill() {

@@ -221,7 +221,7 @@ fn is_not_marked(path: &Path) {
 /// What was clean until now is so on the disk until the first page is synced. Whoever finds that
 /// in doubt syncs it.
 #[test]
-fn whoever_opens_a_hold_makes_sure_that_the_disk_does_not_call_it_clean() {
+fn opening_a_hold_clears_its_clean_mark_on_the_disk() {
     for is_killed in [true, false] {
         let ground = Ground::file();
         let path = ground.path("it.hold");

@@ -134,11 +134,11 @@ killed! {
     killed_in_a_cache = "cache";
     killed_in_a_cache_that_evicts = "evicting";
     killed_while_pairs_expire = "expiring";
-    killed_among_changes_that_are_told = "streamed";
-    killed_while_a_map_grows_whose_changes_are_told = "streamed growth";
-    killed_among_words_that_are_told = "streamed words";
-    killed_among_pairs_that_are_told = "streamed pairs";
-    killed_in_a_cache_whose_changes_are_told = "streamed cache";
+    killed_among_streamed_changes = "streamed";
+    killed_while_a_streamed_map_grows = "streamed growth";
+    killed_among_streamed_words = "streamed words";
+    killed_among_streamed_pairs = "streamed pairs";
+    killed_in_a_streamed_cache = "streamed cache";
     killed_while_making_and_dropping_maps = "maps";
     killed_while_moving_elements = "queue";
     killed_while_passing_messages = "channel";

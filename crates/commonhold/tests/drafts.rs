@@ -253,7 +253,7 @@ impl Operation {
 }
 
 #[test]
-fn whatever_is_killed_leaves_the_old_file_or_the_new_one() {
+fn a_kill_leaves_the_old_file_or_the_new_one() {
     let (materials, mut passed) = (Materials::new(), BTreeSet::new());
     let observe = |f: Box<dyn Fn(&'static str) + Send + Sync>| steps::observe(f);
     for (how, faults) in [
@@ -278,7 +278,7 @@ fn whatever_is_killed_leaves_the_old_file_or_the_new_one() {
 }
 
 #[test]
-fn whatever_fails_leaves_the_old_file_or_the_new_one() {
+fn a_failure_leaves_the_old_file_or_the_new_one() {
     let (materials, mut tried) = (Materials::new(), BTreeSet::new());
     let observe = |f: Box<dyn Fn(&'static str) + Send + Sync>| steps::observe_faults(f);
     let all: Vec<&str> = steps::FAULTS.iter().map(|(name, _)| *name).collect();

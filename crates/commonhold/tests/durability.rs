@@ -276,7 +276,7 @@ fn salvage_keeps_what_is_intact_and_reports_what_is_not() {
 
 /// A name that two maps have, and one that no map can have, once ended the whole salvage.
 #[test]
-fn salvage_says_what_was_cut_off_and_what_is_missing() {
+fn salvage_reports_cut_off_and_missing_parts() {
     let ground = Ground::file();
     let path = ground.path("it.hold");
     written_by_a_victim(&path);

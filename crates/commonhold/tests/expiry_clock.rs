@@ -237,7 +237,7 @@ fn told(follower: &mut Follower) -> u64 {
 
 /// What leaves the hold says real time, as the system shows it then.
 #[test]
-fn a_stream_says_real_time() {
+fn a_stream_has_real_times() {
     let ground = Ground::memory();
     in_a_child(|| {
         let hold = Hold::create(ground.path("it.hold")).unwrap();

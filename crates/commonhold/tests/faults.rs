@@ -412,7 +412,7 @@ const FIRST_TIME: [&str; 2] = ["os.atfork:ENOMEM:once", "os.boot-id:EMFILE:once"
 
 /// Starts this binary again for each of them, where no other test has passed it.
 #[test]
-fn what_is_done_once_in_a_process_is_tried_again_after_an_error() {
+fn work_done_once_in_a_process_is_tried_again_after_an_error() {
     let ground = Ground::memory();
     let fault = std::env::var("COMMONHOLD_FAULT").ok();
     if fault.is_none_or(|fault| !FIRST_TIME.contains(&fault.as_str())) {

@@ -140,7 +140,7 @@ fn a_freeze_next_to_a_stopped_writer_keeps_nobody_else_waiting() {
 }
 
 #[test]
-fn who_freezes_waits_for_a_stopped_writer_as_long_as_it_may() {
+fn a_freeze_waits_for_a_stopped_writer_as_long_as_it_may() {
     let ground = Ground::memory();
     let (path, copy) = (ground.path("it.hold"), ground.path("it.backup"));
     let hold = Hold::create(&path).unwrap();
@@ -305,7 +305,7 @@ fn a_stopped_creation_or_drop_holds_neither_names_nor_the_freeze_lock() {
 
 /// Where memory has to be waited for, names have not.
 #[test]
-fn who_waits_for_memory_to_make_something_keeps_no_name() {
+fn a_wait_for_memory_keeps_no_name_locked() {
     let (ground, board) = (Ground::memory(), Board::new(3));
     let path = ground.path("it.hold");
     let hold = Hold::create(&path).unwrap();
@@ -334,7 +334,7 @@ fn who_waits_for_memory_to_make_something_keeps_no_name() {
 
 /// An error in the middle leaves nothing half made, and no lock.
 #[test]
-fn what_cannot_be_made_leaves_no_name_locked() {
+fn a_failed_creation_leaves_no_name_locked() {
     let ground = Ground::memory();
     let path = ground.path("it.hold");
     let hold = Hold::options().max_bytes(2 << 20).create(&path).unwrap();

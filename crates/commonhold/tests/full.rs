@@ -136,7 +136,7 @@ fn a_size_limit_is_met_and_left() {
 }
 
 #[test]
-fn what_is_deleted_makes_room_for_pairs_of_other_sizes() {
+fn deleted_pairs_make_room_for_pairs_of_other_sizes() {
     let ground = Ground::memory();
     let hold = Hold::options().max_bytes(8 << 20).create(ground.path("it.hold")).unwrap();
     let map = hold.maps().open_or_create("it", Shape::General.options()).unwrap();

@@ -138,7 +138,7 @@ fn a_follower_stopped_in_a_copy_brings_no_memory_back() {
 
 /// Pages that came back to extents that had been given back already stayed for ever.
 #[test]
-fn what_comes_back_to_empty_extents_is_given_back_again() {
+fn memory_that_returns_to_empty_extents_is_given_back_again() {
     let ground = Ground::memory();
     let path = ground.path("it.hold");
     let hold = Hold::create(&path).unwrap();

@@ -365,7 +365,7 @@ fn a_cache_keeps_its_limits_and_what_is_used() {
 /// The hand once took the visited bits of a whole segment for each pair that had to go, so it forgot uses a hundred times as fast as it
 /// evicted.
 #[test]
-fn what_is_used_now_and_then_outlives_what_is_not() {
+fn occasionally_used_pairs_outlive_unused_ones() {
     let ground = Ground::memory();
     let hold = Hold::create(ground.path("it.hold")).unwrap();
     let map = hold.maps().open_or_create("it", MapOptions::cache().max_entries(10_000)).unwrap();

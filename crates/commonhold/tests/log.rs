@@ -63,7 +63,7 @@ fn lines_come_out_as_they_went_in() {
 }
 
 #[test]
-fn a_full_ring_drops_and_says_where() {
+fn a_full_ring_drops_and_reports_where() {
     let (_ground, hold, log) = ground(small());
     let write = |n: u32| log.print(LogLevel::Info, format_args!("line {n:03}")).unwrap();
     let count = (0..).take_while(|n| write(*n) == Written::Accepted).count() as u32;
@@ -157,7 +157,7 @@ impl Write for Stubborn {
 }
 
 #[test]
-fn what_cannot_be_written_out_is_not_collected() {
+fn lines_that_cannot_be_written_out_are_not_collected() {
     let (_ground, _hold, log) = ground(small());
     (0..50).for_each(|n| accepted(&log, format!("line {n}")));
     let mut collector = log.collector().unwrap();
@@ -176,7 +176,7 @@ fn what_cannot_be_written_out_is_not_collected() {
 }
 
 #[test]
-fn who_has_frozen_the_hold_lets_go_of_what_it_drops() {
+fn the_process_that_froze_the_hold_releases_its_dropped_log() {
     let (_ground, hold, log) = ground(small());
     accepted(&log, "one");
     let other = Hold::open(hold.path()).unwrap();
@@ -347,7 +347,7 @@ fn names_options_and_lengths_are_checked() {
 }
 
 #[test]
-fn dropped_and_closed_logs_say_so() {
+fn dropped_and_closed_logs_return_errors() {
     let (_ground, hold, log) = ground(small());
     accepted(&log, "one");
     let collector = log.collector().unwrap();

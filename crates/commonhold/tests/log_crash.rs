@@ -371,7 +371,7 @@ fn recoverers_are_killed() {
 }
 
 #[test]
-fn who_is_stopped_in_a_line_holds_up_nobody() {
+fn a_writer_stopped_in_a_line_holds_up_nobody() {
     for step in ["log.claimed", "log.copied", "log.committed", "log.made-room", "log.returned"] {
         let ground = Ground::memory();
         let path = ground.path("it.hold");

@@ -285,16 +285,16 @@ impl Kind {
 }
 
 #[test]
-fn whoever_is_dead_and_stopped_in_a_queue_keeps_nobody() {
+fn dead_and_stopped_users_of_a_queue_hold_up_nobody() {
     QUEUE.all_or_some();
 }
 
 #[test]
-fn whoever_is_dead_and_stopped_in_a_channel_keeps_nobody() {
+fn dead_and_stopped_users_of_a_channel_hold_up_nobody() {
     CHANNEL.all_or_some();
 }
 
 #[test]
-fn whoever_is_dead_and_stopped_in_a_log_keeps_nobody() {
+fn dead_and_stopped_users_of_a_log_hold_up_nobody() {
     LOG.all_or_some();
 }

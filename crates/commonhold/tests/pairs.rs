@@ -66,7 +66,7 @@ impl Place {
 enum Order {
     /// One stands still when the other comes and dies.
     Still,
-    /// One has died when the other comes, settles what can be settled, and is stopped.
+    /// One has died when the other comes, recovers what can be recovered, and is stopped.
     Dead,
     /// Both run at the same time.
     Neither,
@@ -289,7 +289,7 @@ fn meet(pair: &Pair) {
 }
 
 #[test]
-fn who_is_dead_and_who_stands_still_keep_nobody() {
+fn dead_and_stopped_processes_hold_up_nobody() {
     if let Ok(pair) = std::env::var("COMMONHOLD_PAIR") {
         return meet(&Pair::parse(&pair));
     }

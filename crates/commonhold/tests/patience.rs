@@ -111,7 +111,7 @@ fn one_dead_and_one_stopped_process_stop_nobody_else() {
         let path = ground.path("it.hold");
         let groups = Groups::prepare(&path);
         let still = stopped(still, || {
-            // Opened before: nothing of the dead one is settled then.
+            // Opened before: nothing of the dead one is recovered then.
             let hold = Hold::open(&path).unwrap();
             killed(dead, || groups.split(&path, 0));
             groups.split_in(&hold, 1);
@@ -312,7 +312,7 @@ fn closing_with_elements_in_flight_waits_for_nobody() {
 /// Who waits in the middle of a split holds nothing meanwhile: neither the segment, nor the memory
 /// that it had drafted.
 #[test]
-fn who_waits_holds_nothing() {
+fn a_waiter_holds_nothing() {
     let ground = Ground::memory();
     let path = ground.path("it.hold");
     let groups = Groups::prepare(&path);
@@ -416,7 +416,7 @@ fn waiting_until_a_change_is_durable_needs_no_names() {
 
 /// Memory ahead of what is needed is not worth waiting for a process that grows the hold.
 #[test]
-fn who_needs_no_growth_does_not_wait_for_it() {
+fn an_operation_without_growth_does_not_wait_for_it() {
     const CHANGES: usize = 200_000;
     let ground = Ground::memory();
     let path = ground.path("it.hold");

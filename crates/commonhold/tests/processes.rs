@@ -364,7 +364,7 @@ fn lock_alone(path: &Path) -> File {
 /// A child that was forked earlier and claims its slot then once heard that all slots were taken.
 #[test]
 #[cfg(feature = "steps")]
-fn a_forked_child_waits_for_who_has_the_hold_alone() {
+fn a_forked_child_waits_for_the_process_that_has_the_hold_alone() {
     const FORKED: usize = 0;
     const GO: usize = 1;
     const TRIED: usize = 2;

@@ -160,7 +160,7 @@ fn elements_are_what_they_were_asked_to_be() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn impossible_requests_are_refused() {
     let (_ground, hold, queue) = make(3);
     let no = |options: QueueOptions, says: &str| {
         refused(hold.queues().open_or_create("new", options), ErrorKind::Invalid, says);
@@ -283,7 +283,7 @@ fn closing_the_hold_gives_back_what_is_in_flight() {
 }
 
 #[test]
-fn who_waits_is_woken() {
+fn a_waiter_is_woken() {
     let (_ground, hold, queue) = make(4);
     let (free, a2b) = (queue.named("free").unwrap(), queue.named("a2b").unwrap());
     assert!(a2b.pull_timeout(Duration::from_millis(30)).unwrap().is_none());
@@ -300,7 +300,7 @@ fn who_waits_is_woken() {
             b2a.push(element).unwrap();
         }
     });
-    let _dog = Watchdog::new("who_waits_is_woken", LONG * 2);
+    let _dog = Watchdog::new("a_waiter_is_woken", LONG * 2);
     let b2a = queue.named("b2a").unwrap();
     let mut element = free.pull().unwrap().unwrap();
     for n in 0..1000u64 {
@@ -315,7 +315,7 @@ fn who_waits_is_woken() {
 }
 
 #[test]
-fn who_waits_gets_what_the_dead_had_in_flight() {
+fn a_waiter_gets_elements_that_the_dead_had_in_flight() {
     let (_ground, hold, queue) = make(4);
     let (path, ready) = (hold.path().to_owned(), Board::new(1));
     let holder = Child::run("a holder", || {
@@ -520,7 +520,7 @@ fn killed_at_random_instants_nothing_is_lost() {
 }
 
 #[test]
-fn who_is_stopped_is_waited_for_and_loses_nothing() {
+fn a_stopped_process_is_waited_for_and_loses_nothing() {
     let (_ground, hold, queue) = make(30);
     let path = hold.path().to_owned();
     let board = Board::new(1);

@@ -163,7 +163,7 @@ mod at_steps {
     }
 
     #[test]
-    fn who_needs_neither_the_dead_nor_the_stopped_waits_for_neither() {
+    fn an_operation_waits_only_for_the_processes_it_needs() {
         let ground = Ground::memory();
         let path = ground.path("it.hold");
         prepare(&path, 20);
@@ -200,7 +200,7 @@ mod at_steps {
     }
 
     #[test]
-    fn who_needs_a_stopped_one_waits_as_long_as_it_was_told_to() {
+    fn a_wait_for_a_stopped_process_ends_with_its_timeout() {
         let ground = Ground::memory();
         let path = ground.path("it.hold");
         prepare(&path, 20);
@@ -243,7 +243,7 @@ mod at_steps {
     }
 
     #[test]
-    fn what_could_not_go_to_the_orphans_goes_there_later() {
+    fn elements_that_could_not_go_to_the_orphans_go_there_later() {
         let ground = Ground::memory();
         let path = ground.path("it.hold");
         prepare(&path, 20);

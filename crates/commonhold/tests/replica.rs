@@ -92,7 +92,7 @@ fn only_the_replica_writes() {
 }
 
 #[test]
-fn frames_are_applied_and_told_on() {
+fn frames_are_applied_and_passed_on() {
     let ground = Ground::memory();
     let hold = Hold::create(ground.path("it.hold")).unwrap();
     let from = hold.maps().open_or_create("from", MapOptions::cache().max_entries(4)).unwrap();

@@ -159,23 +159,23 @@ fn nobody_recovers_somebody() {
 }
 
 #[test]
-fn who_is_in_a_chroot_recovers_somebody() {
-    recovers_after("who_is_in_a_chroot_recovers_somebody", go_into_a_chroot);
+fn a_process_in_a_chroot_recovers_somebody() {
+    recovers_after("a_process_in_a_chroot_recovers_somebody", go_into_a_chroot);
 }
 
 #[test]
-fn who_has_a_file_without_a_name_recovers_somebody() {
-    recovers_after("who_has_a_file_without_a_name_recovers_somebody", lose_the_name);
+fn a_process_whose_file_lost_its_name_recovers_somebody() {
+    recovers_after("a_process_whose_file_lost_its_name_recovers_somebody", lose_the_name);
 }
 
 #[test]
-fn who_may_not_open_recovers_somebody() {
-    recovers_after("who_may_not_open_recovers_somebody", forbid_opening);
+fn a_process_that_may_not_open_recovers_somebody() {
+    recovers_after("a_process_that_may_not_open_recovers_somebody", forbid_opening);
 }
 
 #[test]
-fn who_has_no_descriptors_recovers_somebody() {
-    recovers_after("who_has_no_descriptors_recovers_somebody", use_up_descriptors);
+fn a_process_without_descriptors_recovers_somebody() {
+    recovers_after("a_process_without_descriptors_recovers_somebody", use_up_descriptors);
 }
 
 /// Workers of one server lose what they may before they do anything; one of them is killed with a lock.
@@ -305,13 +305,13 @@ fn nobody_closes_cleanly() {
 }
 
 #[test]
-fn who_has_no_descriptors_closes_cleanly() {
-    closes_cleanly_after("who_has_no_descriptors_closes_cleanly", use_up_descriptors);
+fn a_process_without_descriptors_closes_cleanly() {
+    closes_cleanly_after("a_process_without_descriptors_closes_cleanly", use_up_descriptors);
 }
 
 /// A program that closes what it does not know, as daemons do, loses nothing of what it needs, as long as the name is there.
 #[test]
-fn what_was_closed_behind_its_back_is_opened_again() {
+fn a_descriptor_closed_behind_its_back_is_opened_again() {
     let ground = Ground::memory();
     let (path, board) = (ground.path("it.hold"), Board::new(ALL));
     let survivor = Child::run("survivor", || {

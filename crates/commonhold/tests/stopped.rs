@@ -232,7 +232,7 @@ fn stop_recoverer(scenario: &Scenario, step: &str, recovering: &str) {
 }
 
 #[test]
-fn who_removes_what_has_expired_waits_for_nobody() {
+fn removing_expired_pairs_waits_for_nobody() {
     let ground = Ground::memory();
     let path = ground.path("it.hold");
     Child::run("preparation", || {
@@ -277,7 +277,7 @@ fn who_removes_what_has_expired_waits_for_nobody() {
 }
 
 #[test]
-fn who_waits_for_one_that_is_stopped_can_give_up() {
+fn a_wait_for_a_stopped_process_can_end() {
     let ground = Ground::memory();
     let (path, shape) = (ground.path("it.hold"), Shape::General);
     let make = || Hold::open_or_create(&path).unwrap();

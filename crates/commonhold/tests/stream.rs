@@ -49,7 +49,7 @@ fn pairs(map: &Map) -> BTreeMap<Vec<u8>, Vec<u8>> {
 }
 
 #[test]
-fn each_kind_of_change_is_told() {
+fn each_kind_of_change_is_in_the_stream() {
     let ground = Ground::memory();
     let hold = Hold::create(ground.path("it.hold")).unwrap();
     let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
@@ -104,7 +104,7 @@ fn each_kind_of_change_is_told() {
 }
 
 #[test]
-fn caches_tell_what_they_forget() {
+fn caches_report_evictions() {
     let ground = Ground::memory();
     let hold = Hold::create(ground.path("it.hold")).unwrap();
     let map = hold.maps().open_or_create("it", MapOptions::cache().max_entries(10)).unwrap();
@@ -154,7 +154,7 @@ fn a_follower_has_what_the_map_has_in_every_mode() {
 }
 
 #[test]
-fn who_reads_the_map_and_then_follows_has_all_of_it() {
+fn a_follower_that_first_reads_the_map_misses_nothing() {
     for shape in SHAPES {
         let (ground, hold, map) = make(shape, 32 << 20);
         let board = Board::new(1);
@@ -242,7 +242,7 @@ fn positions_are_kept_and_come_back_to() {
 }
 
 #[test]
-fn who_is_too_slow_is_told_so() {
+fn a_follower_that_is_too_slow_gets_an_error() {
     let (_ground, _hold, map) = make(Shape::General, 1 << 16);
     let mut follower = map.follow().unwrap();
     let beginning = follower.position();
@@ -261,7 +261,7 @@ fn who_is_too_slow_is_told_so() {
 }
 
 #[test]
-fn what_does_not_fit_is_a_gap() {
+fn a_change_that_does_not_fit_is_a_gap() {
     let (_ground, _hold, map) = make(Shape::General, 1 << 16);
     let mut follower = map.follow().unwrap();
     map.set("large", vec![1; 20_000]).unwrap();
@@ -385,7 +385,7 @@ fn a_stopped_writer_delays_the_writers_of_its_map_and_no_follower() {
 
 #[cfg(feature = "steps")]
 #[test]
-fn a_check_beside_one_who_begins_a_stream_finds_nothing_wrong() {
+fn a_check_while_a_stream_begins_finds_nothing_wrong() {
     let ground = Ground::memory();
     let hold = Hold::create(ground.path("it.hold")).unwrap();
     let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();

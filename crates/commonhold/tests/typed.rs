@@ -86,7 +86,7 @@ fn codecs_write_what_other_languages_read() {
 }
 
 #[test]
-fn what_a_codec_cannot_read_is_an_error_that_names_it() {
+fn an_unreadable_value_is_an_error_that_names_the_codec() {
     let (_ground, hold) = hold();
     let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
     map.set("key", [0xff, 0xfe]).unwrap();

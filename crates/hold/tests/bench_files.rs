@@ -55,16 +55,16 @@ fn every_request_of_a_right_server_counts() {
     for protocol in ["http", "simple"] {
         for layout in ["tree", "zotero"] {
             let more = ["--requests-total", "300", "--threads", "2"];
-            let (figures, server) = found(protocol, layout, Manner::Plain, &more);
-            assert_eq!(metric(&figures, "answered"), 300.0);
+            let (report, server) = found(protocol, layout, Manner::Plain, &more);
+            assert_eq!(metric(&report, "answered"), 300.0);
             assert_eq!(server.requests(), 300, "{protocol}, {layout}");
-            assert!(metric(&figures, "bytes_per_s") > 300.0);
-            let latency = |name: &str| metric(&figures, &format!("latency_ns_{name}"));
+            assert!(metric(&report, "bytes_per_s") > 300.0);
+            let latency = |name: &str| metric(&report, &format!("latency_ns_{name}"));
             assert!(latency("min") <= latency("p50") && latency("p50") <= latency("max"));
             assert!(latency("mean") > 0.0 && latency("deviation") > 0.0);
-            assert_eq!(metric(&figures, "latency_samples"), 300.0);
-            assert_eq!(figures["results"][0]["workload"], format!("files {protocol}"));
-            assert_eq!(figures["results"][0]["system"], server.address);
+            assert_eq!(metric(&report, "latency_samples"), 300.0);
+            assert_eq!(report["results"][0]["workload"], format!("files {protocol}"));
+            assert_eq!(report["results"][0]["system"], server.address);
         }
     }
 }
@@ -73,8 +73,8 @@ fn every_request_of_a_right_server_counts() {
 fn answers_may_come_in_any_pieces() {
     for protocol in ["http", "simple"] {
         let more = ["--requests-total", "12"];
-        let (figures, _) = found(protocol, "tree", Manner::Trickle, &more);
-        assert_eq!(metric(&figures, "answered"), 12.0);
+        let (report, _) = found(protocol, "tree", Manner::Trickle, &more);
+        assert_eq!(metric(&report, "answered"), 12.0);
     }
 }
 
@@ -88,11 +88,11 @@ fn connections_are_kept_and_pipelined_or_not() {
         (&["--no-keep-alive"], 301, 301),
     ] {
         let more = [&["--requests-total", "300"], more].concat();
-        let (figures, server) = found("http", "tree", Manner::Plain, &more);
-        assert_eq!((metric(&figures, "answered"), server.requests()), (300.0, 300));
+        let (report, server) = found("http", "tree", Manner::Plain, &more);
+        assert_eq!((metric(&report, "answered"), server.requests()), (300.0, 300));
         let connections = server.connections.load(Ordering::Relaxed);
         assert!((least..=most).contains(&connections), "{more:?}: {connections}");
-        assert_eq!(metric(&figures, "reopened"), 0.0);
+        assert_eq!(metric(&report, "reopened"), 0.0);
     }
 }
 
@@ -101,9 +101,9 @@ fn a_server_may_end_kept_connections() {
     for manner in [Manner::ClosesAfter(7), Manner::ClosesSilently] {
         for pipeline in ["1", "5"] {
             let more = ["--requests-total", "300", "--pipeline", pipeline];
-            let (figures, _) = found("http", "tree", manner, &more);
-            assert_eq!(metric(&figures, "answered"), 300.0);
-            assert!(metric(&figures, "reopened") > 20.0, "{manner:?}");
+            let (report, _) = found("http", "tree", manner, &more);
+            assert_eq!(metric(&report, "answered"), 300.0);
+            assert!(metric(&report, "reopened") > 20.0, "{manner:?}");
         }
     }
 }
@@ -113,8 +113,8 @@ fn unknown_ids_must_be_refused() {
     for protocol in ["http", "simple"] {
         let more = ["--requests-total", "400", "--unknown", "50"];
         for layout in ["tree", "zotero"] {
-            let (figures, _) = found(protocol, layout, Manner::Plain, &more);
-            let unknown = metric(&figures, "unknown_answered");
+            let (report, _) = found(protocol, layout, Manner::Plain, &more);
+            let unknown = metric(&report, "unknown_answered");
             assert!((120.0..280.0).contains(&unknown), "{unknown}");
         }
         let err = refused(protocol, Manner::KnowsAll, &["--unknown", "50"]);
@@ -169,28 +169,28 @@ fn what_was_due_during_a_stall_is_late() {
     let paced = [&timed[..], &["--rate", "200", "--connections", "1"]].concat();
     let (ground, server) = served("http", "tree", Manner::Pauses);
     let address = ["bench", "files", "try", "--address", &server.address];
-    let figures = ground.json(&[&address[..], &paced].concat());
+    let report = ground.json(&[&address[..], &paced].concat());
     // Two of five requests were due while one was answered: a quarter of all waited for long.
-    assert_eq!(metric(&figures, "latency_samples") + metric(&figures, "unsent"), 200.0);
-    assert!(metric(&figures, "latency_ns_p80") > 50e6, "{figures:#}");
-    assert!(metric(&figures, "latency_ns_max") > 390e6, "{figures:#}");
+    assert_eq!(metric(&report, "latency_samples") + metric(&report, "unsent"), 200.0);
+    assert!(metric(&report, "latency_ns_p80") > 50e6, "{report:#}");
+    assert!(metric(&report, "latency_ns_max") > 390e6, "{report:#}");
 }
 
 #[test]
 fn sleeps_hold_requests_back() {
     let sleeping =
         ["--seconds", "1", "--warm-up", "0s", "--sleep", "5ms", "--sleep-deviation", "1ms"];
-    let (figures, _) = found("http", "tree", Manner::Plain, &sleeping);
+    let (report, _) = found("http", "tree", Manner::Plain, &sleeping);
     // Three connections, each with at most 200 requests per second.
-    let rate = metric(&figures, "requests_per_s");
-    assert!(rate > 0.0 && rate < 640.0, "{figures:#}");
+    let rate = metric(&report, "requests_per_s");
+    assert!(rate > 0.0 && rate < 640.0, "{report:#}");
 }
 
 #[test]
 fn zipf_asks_for_few_files_often() {
     let more = ["--requests-total", "500", "--zipf", "1.2", "--limit-files", "4", "--seed", "3"];
-    let (figures, _) = found("simple", "zotero", Manner::Plain, &more);
-    assert_eq!(metric(&figures, "answered"), 500.0);
+    let (report, _) = found("simple", "zotero", Manner::Plain, &more);
+    assert_eq!(metric(&report, "answered"), 500.0);
 }
 
 #[test]
@@ -263,12 +263,12 @@ fn a_server_is_started_with_its_choices_measured_and_ended() {
     args.extend(given.split(' '));
     args.extend(["--seconds", "0.5", "--warm-up", "0s", "--", "--access-log", "off"]);
     args.splice(2..2, ["--format", "json"]);
-    let figures: Value = serde_json::from_str(&ground.ok(&args)).expect("JSON");
-    assert!(metric(&figures, "server_cpu_s") > 0.0);
-    let rate = metric(&figures, "requests_per_server_cpu_s");
-    let wanted = metric(&figures, "answered") / metric(&figures, "server_cpu_s");
+    let report: Value = serde_json::from_str(&ground.ok(&args)).expect("JSON");
+    assert!(metric(&report, "server_cpu_s") > 0.0);
+    let rate = metric(&report, "requests_per_server_cpu_s");
+    let wanted = metric(&report, "answered") / metric(&report, "server_cpu_s");
     assert!((rate / wanted - 1.0).abs() < 1e-9);
-    assert_eq!(figures["results"][0]["system"], "commonhold");
+    assert_eq!(report["results"][0]["system"], "commonhold");
     let told = String::from_utf8(ground.read("told")).expect("text");
     let database = told.split(' ').nth(1).expect("a place");
     assert!(database.ends_with("/files.db"), "--files sqlite serves a database: {told}");
@@ -321,7 +321,7 @@ fn assert_is_gone(ground: &Ground) {
 }
 
 #[test]
-fn a_server_that_does_not_begin_says_so() {
+fn a_server_that_does_not_begin_reports_it() {
     let (ground, server) = served("http", "tree", Manner::Plain);
     let program = stand_in(&ground, &server, "echo 'no such directory' >&2; exit 3");
     let run: Run = ground.run(&["bench", "files", "try", "--program", &program]);
@@ -380,9 +380,9 @@ fn hold_serve_answers_right_in_every_way() {
             for files in ["sendfile", "sqlite"] {
                 let run = ["bench", "files", layout, "--layout", layout, "--protocol", protocol];
                 let more = ["--files", files, "--requests-total", "400", "--unknown", "20"];
-                let figures = ground.json(&[&run[..], &more].concat());
-                assert_eq!(metric(&figures, "answered"), 400.0);
-                assert_eq!(figures["results"][0]["system"], "commonhold");
+                let report = ground.json(&[&run[..], &more].concat());
+                assert_eq!(metric(&report, "answered"), 400.0);
+                assert_eq!(report["results"][0]["system"], "commonhold");
             }
         }
     }

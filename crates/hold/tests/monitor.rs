@@ -304,7 +304,7 @@ fn monitor(ground: &Ground, hold: &OsStr) -> (Background, u16) {
 }
 
 #[test]
-fn every_structure_has_its_figures() {
+fn every_structure_has_its_metrics() {
     let ground = Ground::new();
     ground.map("shop", "prices").set("apple", "3").unwrap();
     ground.ok(&["set", "shop", "cache", "a", "b", "--cache"]);
@@ -452,7 +452,7 @@ fn a_unix_socket_is_asked_by_curl() {
 }
 
 #[test]
-fn a_browser_shows_figures_that_move() {
+fn a_browser_shows_numbers_that_change() {
     let Some(program) = browser::program() else { return };
     let ground = Ground::new();
     site(&ground, OsStr::new("site"));

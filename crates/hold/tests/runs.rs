@@ -92,7 +92,7 @@ fn the_demo_shows_itself_in_plain_lines() {
 }
 
 #[test]
-fn the_demo_tells_json() {
+fn the_demo_prints_json() {
     let found = json(&run(&["demo", "--seconds", "2", "--format", "json"]));
     assert_eq!(found["passed"], true, "{found}");
     assert_eq!(found["wrong_reads"], 0);

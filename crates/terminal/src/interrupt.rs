@@ -31,7 +31,7 @@ struct Asked {
     came: AtomicBool,
     /// Held to change the flag and to wait for it, so that no waiter misses the wake-up.
     change: Mutex<()>,
-    bell: Condvar,
+    changed: Condvar,
 }
 
 impl Asked {
@@ -39,7 +39,7 @@ impl Asked {
         let _change = self.change.lock().unwrap_or_else(PoisonError::into_inner);
         // Relaxed: a lone flag that orders nothing else.
         self.came.store(true, Ordering::Relaxed);
-        self.bell.notify_all();
+        self.changed.notify_all();
     }
 }
 
@@ -91,7 +91,7 @@ impl Interrupt {
     pub fn wait(&self, time: Duration) -> bool {
         let change = self.asked.change.lock().unwrap_or_else(PoisonError::into_inner);
         // Whatever ends the wait, the flag shows whether a signal has come.
-        drop(self.asked.bell.wait_timeout_while(change, time, |()| !self.came()));
+        drop(self.asked.changed.wait_timeout_while(change, time, |()| !self.came()));
         self.came()
     }
 

@@ -20,7 +20,7 @@ pub fn two_splits() -> Splits {
 
 /// Two segments split at once, so that one doubles the directory under the other; entries stay zero.
 #[must_use]
-pub fn doubling_beside() -> Splits {
+pub fn concurrent_doubling() -> Splits {
     Splits::new(&[&[Split(0)], &[Split(1), Split(1)], &[Get(0)]])
 }
 
@@ -78,7 +78,7 @@ pub fn all() -> Vec<(&'static str, Splits, u8)> {
     vec![
         ("split under use", split_under_use(), 2),
         ("two splits", two_splits(), 2),
-        ("doubling beside", doubling_beside(), 2),
+        ("doubling beside", concurrent_doubling(), 2),
         ("filling", filling(), 2),
         ("stale offset", stale_offset(), 2),
         ("stale offset and a second split", stale_offset_and_a_second_split(), 2),
@@ -102,8 +102,8 @@ pub fn breaks() -> Vec<(Break, Splits, u8)> {
         (Break::ClearsFirst, split_under_use(), 0),
         (Break::NoneBeforeClears, two_recoverers(), 1),
         (Break::PublishingLate, two_recoverers(), 1),
-        (Break::DepthBeforeLock, doubling_beside(), 0),
-        (Break::ZeroSkipped, doubling_beside(), 0),
+        (Break::DepthBeforeLock, concurrent_doubling(), 0),
+        (Break::ZeroSkipped, concurrent_doubling(), 0),
         (Break::DepthBeforeZero, filling(), 0),
         (Break::FillUnlocked, filling(), 0),
         (Break::NoRevalidation, split_under_use(), 0),

@@ -6,7 +6,7 @@
 //!
 //! Invariants: frames below the tail are the committed changes, in their order; a segment's position is never behind its
 //! last change; nothing is written into a ring that was freed; whatever was committed before the end was read lies before
-//! it. When nobody can move, and the dead are recovered, every change is told.
+//! it. When nobody can move, and the dead are recovered, every change is in the stream.
 
 mod recover;
 pub mod scenarios;
@@ -462,9 +462,9 @@ impl Model for Streaming {
         if let Some(wrong) = state.wrong {
             return Err(wrong.into());
         }
-        let told = state.frames.iter().take(state.tail.into());
+        let frames = state.frames.iter().take(state.tail.into());
         let mut committed = state.committed.iter();
-        for frame in told {
+        for frame in frames {
             if frame.as_ref() != committed.next() {
                 return Err("the stream tells of a change that is not the map's".into());
             }
@@ -482,7 +482,7 @@ impl Model for Streaming {
         self.sweep(&mut state);
         self.invariant(&state)?;
         if usize::from(state.tail) != state.committed.len() {
-            return Err("a change was never told".into());
+            return Err("a change never came into the stream".into());
         }
         let locked = state.stream.is_some() || state.segments.iter().any(Option::is_some);
         if locked || state.armed.is_some() {

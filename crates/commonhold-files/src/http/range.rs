@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_beyond_is_told_from_what_is_wrong() {
+    fn ranges_beyond_the_end_differ_from_wrong_ones() {
         assert_eq!(part(b"bytes=10-", 10), Part::Beyond);
         assert_eq!(part(b"bytes=0-", 0), Part::Beyond);
         assert_eq!(part(b"bytes=-0", 10), Part::Beyond);

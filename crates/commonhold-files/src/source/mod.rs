@@ -22,14 +22,14 @@ pub struct Found {
     pub plain: Stamp,
     /// The versions of its companions, which are compressed and not older than the file: Brotli,
     /// then gzip.
-    pub beside: [Option<Stamp>; 2],
+    pub compressed: [Option<Stamp>; 2],
 }
 
 impl Found {
     /// A file without companions.
     #[must_use]
     pub fn alone(plain: Stamp) -> Found {
-        Found { plain, beside: [None; 2] }
+        Found { plain, compressed: [None; 2] }
     }
 
     /// The version of the contents in this coding.
@@ -37,14 +37,14 @@ impl Found {
     pub fn stamp(&self, coding: Coding) -> Option<Stamp> {
         match coding {
             Coding::Plain => Some(self.plain),
-            Coding::Brotli => self.beside[0],
-            Coding::Gzip => self.beside[1],
+            Coding::Brotli => self.compressed[0],
+            Coding::Gzip => self.compressed[1],
         }
     }
 
     /// All versions as one number.
     pub(crate) fn to_bits(self) -> u64 {
-        let [brotli, gzip] = self.beside.map(|stamp| stamp.map_or(0, Stamp::to_bits));
+        let [brotli, gzip] = self.compressed.map(|stamp| stamp.map_or(0, Stamp::to_bits));
         mixed_numbers(&[self.plain.to_bits(), brotli, gzip])
     }
 }

@@ -138,11 +138,11 @@ impl Source for Database {
             Ok(self.find(id, coding)?.map(|line| line.row.stamp))
         };
         let Some(plain) = stamp(Coding::Plain)? else { return Ok(None) };
-        let beside = |coding| -> io::Result<Option<Stamp>> {
+        let compressed = |coding| -> io::Result<Option<Stamp>> {
             Ok(stamp(coding)?.filter(|stamp| stamp.modified_ns >= plain.modified_ns))
         };
-        let [brotli, gzip] = Coding::BESIDE;
-        Ok(Some(Found { plain, beside: [beside(brotli)?, beside(gzip)?] }))
+        let [brotli, gzip] = Coding::COMPRESSED;
+        Ok(Some(Found { plain, compressed: [compressed(brotli)?, compressed(gzip)?] }))
     }
 
     fn open(&self, id: &[u8], coding: Coding) -> io::Result<Option<Opened<Row>>> {

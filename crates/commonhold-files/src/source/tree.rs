@@ -29,7 +29,7 @@ impl FileTree {
 }
 
 /// A compressed companion of a file, unless it is older.
-fn beside(
+fn compressed(
     directory: &Directory,
     path: &Path,
     coding: Coding,
@@ -49,10 +49,10 @@ impl Source for FileTree {
     type Handle = Arc<OwnedFd>;
 
     fn refresh(&self) -> io::Result<bool> {
-        let successor = self.directory.borrow().successor()?;
-        let is_another = successor.is_some();
-        if let Some(successor) = successor {
-            *self.directory.borrow_mut() = Arc::new(successor);
+        let replacement = self.directory.borrow().replacement()?;
+        let is_another = replacement.is_some();
+        if let Some(replacement) = replacement {
+            *self.directory.borrow_mut() = Arc::new(replacement);
         }
         Ok(is_another)
     }
@@ -61,9 +61,9 @@ impl Source for FileTree {
         let directory = self.directory.borrow();
         let Some(path) = self.layout.find(&directory, id)? else { return Ok(None) };
         let Some(plain) = directory.look(&path)? else { return Ok(None) };
-        let beside = |coding| beside(&directory, &path, coding, &plain);
-        let [brotli, gzip] = Coding::BESIDE;
-        Ok(Some(Found { plain, beside: [beside(brotli)?, beside(gzip)?] }))
+        let compressed = |coding| compressed(&directory, &path, coding, &plain);
+        let [brotli, gzip] = Coding::COMPRESSED;
+        Ok(Some(Found { plain, compressed: [compressed(brotli)?, compressed(gzip)?] }))
     }
 
     fn open(&self, id: &[u8], coding: Coding) -> io::Result<Option<Opened<Arc<OwnedFd>>>> {

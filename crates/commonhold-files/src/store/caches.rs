@@ -10,7 +10,7 @@ use commonhold::{Hold, Result};
 /// The prefix of all names, and the whole name in earlier versions.
 const PREFIX: &str = ".files";
 /// The suffix behind a map's name: the map with its bytes.
-const BESIDE: &str = ".bytes";
+const BYTES_SUFFIX: &str = ".bytes";
 
 /// The name of the map for contents with these choices.
 #[must_use]
@@ -21,7 +21,7 @@ pub fn name_of(eviction: EvictionKind, cache_bytes: u64) -> String {
 /// Whether a map of this name is such a cache, with any choices, or has its bytes.
 #[must_use]
 pub fn is_one(name: &str) -> bool {
-    let choices = name.strip_suffix(BESIDE).unwrap_or(name).strip_prefix(PREFIX);
+    let choices = name.strip_suffix(BYTES_SUFFIX).unwrap_or(name).strip_prefix(PREFIX);
     let is_choices = |choices: &str| {
         let parts = choices.strip_prefix('.').and_then(|choices| choices.split_once('.'));
         parts.is_some_and(|(eviction, bytes)| {
@@ -38,7 +38,8 @@ pub fn is_one(name: &str) -> bool {
 /// Those of dropping maps.
 pub fn drop_others(hold: &Hold, eviction: EvictionKind, cache_bytes: u64) -> Result<()> {
     let own = name_of(eviction, cache_bytes);
-    let is_other = |name: &str| is_one(name) && name.strip_suffix(BESIDE).unwrap_or(name) != own;
+    let is_other =
+        |name: &str| is_one(name) && name.strip_suffix(BYTES_SUFFIX).unwrap_or(name) != own;
     // Before the check for other processes: a map that one makes after it is not in this list.
     let mut others: Vec<_> = hold.maps().list()?.into_iter().map(|map| map.name).collect();
     others.retain(|name| is_other(name));
@@ -62,7 +63,7 @@ mod tests {
     use commonhold::map::MapOptions;
 
     #[test]
-    fn what_was_kept_with_other_choices_goes_and_nothing_else() {
+    fn caches_of_other_options_are_dropped_and_nothing_else() {
         let dir = tempfile::tempdir().unwrap();
         let hold = Hold::create(dir.path().join("it.hold")).unwrap();
         let own = name_of(EvictionKind::Mutex, 7);

@@ -44,7 +44,7 @@ impl Evicting {
     fn keep(&self, key: &[u8], value: &[u8]) -> bool {
         let map = self.shared.map();
         let fits = bytes_of(key, value.len()) <= self.limit_bytes;
-        if !fits || !self.shared.settle(key, |doomed| self.forget(doomed)) {
+        if !fits || !self.shared.remove_doomed(key, |doomed| self.forget(doomed)) {
             return false;
         }
         match self.shared.change(|| map.add(key, value)) {

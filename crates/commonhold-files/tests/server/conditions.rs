@@ -115,7 +115,7 @@ pub fn several_ranges(stage: &Stage) {
     assert_eq!((whole.status, whole.len()), (200, LARGE));
 }
 
-pub fn what_has_not_changed_is_not_sent(stage: &Stage) {
+pub fn unchanged_files_are_not_sent(stage: &Stage) {
     let mut client = Client::to(stage.address);
     for name in THREE {
         let (target, all) = (target(name), file(name));

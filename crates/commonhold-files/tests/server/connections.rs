@@ -66,7 +66,7 @@ pub fn requests_in_one_go_are_answered_in_order(stage: &Stage) {
     client.is_over();
 }
 
-pub fn who_says_no_more_still_hears(stage: &Stage) {
+pub fn a_client_that_has_ended_its_requests_gets_its_answers(stage: &Stage) {
     for (name, len) in [(&b"ten.txt"[..], 10), (b"huge.bin", HUGE), (b"empty.bin", 0)] {
         let mut client = Client::to(stage.address);
         client.say(request("GET", &target(name), "").repeat(2));

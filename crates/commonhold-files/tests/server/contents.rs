@@ -2,7 +2,7 @@
 
 use super::client::{Client, simple, target};
 use super::every::Stage;
-use super::site::{BESIDE, FILES, bytes};
+use super::site::{COMPRESSED, FILES, bytes};
 
 /// The time of the last change of all files.
 const DATE: &str = "Sun, 13 Sep 2020 12:26:40 GMT";
@@ -40,7 +40,7 @@ pub fn files_are_what_they_are(stage: &Stage) {
     assert_eq!(paper.field("Content-Type"), Some("application/pdf"));
 }
 
-pub fn what_is_not_there_is_not_found(stage: &Stage) {
+pub fn absent_files_are_not_found(stage: &Stage) {
     let mut client = Client::to(stage.address);
     let absent = ["/absent", "/one.txt/", "/one.txt/x", "/sub/absent", "/..", "/sub/../one.txt"];
     for target in absent {
@@ -76,7 +76,7 @@ pub fn methods_are_get_and_head(stage: &Stage) {
     client.is_over();
 }
 
-pub fn codings_are_sent_to_those_who_take_them(stage: &Stage) {
+pub fn codings_are_sent_to_clients_that_accept_them(stage: &Stage) {
     let mut client = Client::to(stage.address);
     let mut coded = |name: &[u8], accepted: &str, wanted: Option<&str>| {
         let fields = match accepted {
@@ -92,9 +92,10 @@ pub fn codings_are_sent_to_those_who_take_them(stage: &Stage) {
                 Some(_) => b".gz",
                 None => b"",
             };
-            let (file, beside) =
-                ([name, suffix].concat(), BESIDE.map(|(name, len, _)| (name, len)));
-            let (_, len) = *FILES.iter().chain(&beside).find(|(name, _)| *name == file).unwrap();
+            let (file, compressed) =
+                ([name, suffix].concat(), COMPRESSED.map(|(name, len, _)| (name, len)));
+            let (_, len) =
+                *FILES.iter().chain(&compressed).find(|(name, _)| *name == file).unwrap();
             assert!(answer.body == bytes(&file, len), "{accepted}: {}", answer.head);
             let kind = answer.field("Content-Type").unwrap();
             assert!(kind.starts_with("text/"), "{kind}");

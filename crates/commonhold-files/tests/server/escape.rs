@@ -150,7 +150,7 @@ fn links_that_lead_out_are_followed_if_that_is_wanted() {
 }
 
 #[test]
-fn what_is_no_regular_file_is_not_opened() {
+fn only_regular_files_are_opened() {
     for choices in Choices::some() {
         let _naming = Naming::new(choices);
         let temptation = Temptation::new();

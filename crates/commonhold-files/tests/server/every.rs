@@ -17,16 +17,16 @@ pub struct Stage {
 /// The parts.
 const SUITE: [fn(&Stage); 13] = [
     contents::files_are_what_they_are,
-    contents::what_is_not_there_is_not_found,
+    contents::absent_files_are_not_found,
     contents::methods_are_get_and_head,
-    contents::codings_are_sent_to_those_who_take_them,
+    contents::codings_are_sent_to_clients_that_accept_them,
     contents::directories_have_an_index,
     conditions::ranges,
     conditions::several_ranges,
-    conditions::what_has_not_changed_is_not_sent,
+    conditions::unchanged_files_are_not_sent,
     connections::connections_are_kept_as_was_agreed,
     connections::requests_in_one_go_are_answered_in_order,
-    connections::who_says_no_more_still_hears,
+    connections::a_client_that_has_ended_its_requests_gets_its_answers,
     connections::the_simple_protocol,
     people::the_rude_the_slow_and_the_others,
 ];

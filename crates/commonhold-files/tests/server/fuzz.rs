@@ -1,7 +1,7 @@
 //! Invalid requests: each gets an answer with the fault, or none, and no other client is harmed.
 
 use super::client::{Answer, Client, get, simple};
-use super::site::{BESIDE, FILES, Site, bytes};
+use super::site::{COMPRESSED, FILES, Site, bytes};
 use super::{Choices, Naming, Served};
 use commonhold_files::ProtocolKind;
 use commonhold_testing::support::Dice;
@@ -97,7 +97,7 @@ fn wrong() -> Vec<(String, &'static [u16])> {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn wrong_requests_get_an_error() {
     let site = Site::new();
     for choices in Choices::some() {
         let _naming = Naming::new(choices);
@@ -120,7 +120,7 @@ fn what_is_wrong_is_said() {
 }
 
 #[test]
-fn who_speaks_one_protocol_does_not_hear_the_other() {
+fn each_client_gets_answers_of_its_own_protocol() {
     let site = Site::new();
     for choices in Choices::some() {
         let _naming = Naming::new(choices);
@@ -170,7 +170,7 @@ fn sane(dice: &mut Dice) -> Vec<u8> {
     words.into_bytes()
 }
 
-/// Troublesome parts of texts.
+/// Difficult parts of texts.
 const TROUBLE: [&[u8]; 16] = [
     b"\r",
     b"\n",
@@ -225,9 +225,9 @@ const STATUSES: [u16; 13] = [200, 206, 301, 304, 400, 404, 405, 408, 412, 416, 4
 #[test]
 fn nonsense_harms_nobody() {
     let site = Site::new();
-    let beside = BESIDE.map(|(name, len, _)| (name, len));
+    let compressed = COMPRESSED.map(|(name, len, _)| (name, len));
     let known: HashSet<Vec<u8>> =
-        FILES.iter().chain(&beside).map(|&(name, len)| bytes(name, len)).collect();
+        FILES.iter().chain(&compressed).map(|&(name, len)| bytes(name, len)).collect();
     for (seed, choices) in (1..).zip(Choices::some()) {
         let _naming = Naming::new((choices, seed));
         let served = Served::new(choices, &site.place(choices.is_database()), |_| ());

@@ -63,7 +63,7 @@ fn a_head_has_to_come_in_time() {
 }
 
 #[test]
-fn who_reads_nothing_or_asks_nothing_is_let_go() {
+fn idle_clients_are_disconnected() {
     let site = Site::new();
     for choices in Choices::some() {
         let _naming = Naming::new(choices);
@@ -130,8 +130,8 @@ fn descriptors() -> usize {
 }
 
 #[test]
-fn nothing_is_left_of_those_who_went() {
-    alone("server::limits::nothing_is_left_of_those_who_went", || {
+fn nothing_is_left_of_closed_connections() {
+    alone("server::limits::nothing_is_left_of_closed_connections", || {
         let site = Site::new();
         for choices in Choices::some() {
             let _naming = Naming::new(choices);

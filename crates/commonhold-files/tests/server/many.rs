@@ -126,7 +126,7 @@ const AFTER: usize = 100_000;
 
 /// A file that becomes shorter while it is being sent.
 #[test]
-fn what_shrinks_while_it_is_sent_ends_the_connection() {
+fn a_file_that_shrinks_meanwhile_ends_the_connection() {
     for choices in Choices::of_directories() {
         let changed = Changed::new(choices);
         let after = &changed.before[..AFTER];
@@ -146,7 +146,7 @@ fn what_shrinks_while_it_is_sent_ends_the_connection() {
 /// A file that is written to while it is being sent, and has other contents of the same length
 /// then.
 #[test]
-fn what_is_rewritten_while_it_is_sent_ends_the_connection() {
+fn a_file_rewritten_meanwhile_ends_the_connection() {
     for choices in Choices::of_directories() {
         let (changed, after) = (Changed::new(choices), bytes(b"other", BEFORE));
         for mut client in changed.while_sent(&after, |path, _| {
@@ -161,7 +161,7 @@ fn what_is_rewritten_while_it_is_sent_ends_the_connection() {
 /// A file that is replaced, or its whole database, is sent to its end to every client that has
 /// begun.
 #[test]
-fn what_is_replaced_while_it_is_sent_is_sent_on() {
+fn a_file_replaced_meanwhile_is_sent_to_the_end() {
     for choices in Choices::some() {
         let changed = Changed::new(choices);
         let after = &changed.before[..AFTER];

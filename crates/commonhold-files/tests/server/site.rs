@@ -37,7 +37,7 @@ pub const FILES: [(&[u8], usize); 16] = [
 ];
 
 /// Compressed companions, with how many seconds they are younger than their file.
-pub const BESIDE: [(&[u8], usize, i64); 4] = [
+pub const COMPRESSED: [(&[u8], usize, i64); 4] = [
     (b"page.html.br", 2000, 0),
     (b"page.html.gz", 2500, 5),
     (b"style.css.br", 2100, -5),
@@ -70,7 +70,7 @@ impl Site {
         for (name, len) in FILES {
             put(&root, name, &bytes(name, len), 0);
         }
-        for (name, len, younger) in BESIDE {
+        for (name, len, younger) in COMPRESSED {
             put(&root, name, &bytes(name, len), younger);
         }
         let storage = site.ground.path("storage");

@@ -91,7 +91,7 @@ every_store! {
 }
 
 every_store! {
-    fn what_is_too_large_is_not_kept_and_harms_nobody(SMALL, kinds, store) {
+    fn too_large_an_entry_is_not_kept_and_harms_nothing(SMALL, kinds, store) {
         for key in 0..10u64 {
             store.put(&key.to_le_bytes(), value(key, 1, 1000));
         }
@@ -122,7 +122,7 @@ every_store! {
 }
 
 every_store! {
-    fn what_is_pinned_stays_as_it_is(SMALL, kinds, store) {
+    fn pinned_entries_stay_as_they_are(SMALL, kinds, store) {
         let pin = |key: u64| {
             store.put(&key.to_le_bytes(), value(key, 1, 5000));
             let pinned = store.get(&key.to_le_bytes());

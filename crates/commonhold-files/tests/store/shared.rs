@@ -54,7 +54,7 @@ pub fn open(kinds: Kinds, ground: &Ground, limit: u64) -> Arc<dyn AnyStore> {
 }
 
 #[test]
-fn what_one_process_keeps_the_others_have() {
+fn entries_of_one_process_are_there_in_the_others() {
     for kinds in Kinds::shared() {
         let ground = Ground::memory();
         let here = open(kinds, &ground, LIMIT);
@@ -169,7 +169,7 @@ fn a_map_that_evicts_counts_what_is_in_it() {
 }
 
 #[test]
-fn other_options_begin_anew() {
+fn other_options_begin_with_an_empty_cache() {
     let ground = Ground::memory();
     for limit in [LIMIT, 2 * LIMIT] {
         for kinds in Kinds::shared().chain(Kinds::shared()) {

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_is_said_once_until_it_changes() {
+    fn an_error_is_reported_once_until_it_changes() {
         let (mut error_backoff, now) = (ErrorBackoff::default(), Instant::now());
         assert!(error_backoff.failed("a", now));
         assert_eq!(error_backoff.pause(), FIRST);

@@ -147,7 +147,7 @@ impl<P: Outgoing, C: Calls<P>> Polled<P, C> {
     }
 
     /// Takes the results of the jobs that are done.
-    fn settle(&mut self, done: &mut Vec<Done<P>>) {
+    fn complete(&mut self, done: &mut Vec<Done<P>>) {
         self.table.take_early(done);
         let mut jobs = mem::take(&mut self.jobs);
         self.calls.finished(&mut jobs);
@@ -155,7 +155,7 @@ impl<P: Outgoing, C: Calls<P>> Polled<P, C> {
             let id = job.socket;
             // A socket with a job is in the table.
             let Some(socket) = self.table.get(id) else { continue };
-            let operation = settle(socket, job, done);
+            let operation = complete(socket, job, done);
             self.queue(id, operation);
             self.table.close_if_idle(id);
         }
@@ -188,11 +188,11 @@ fn start<P>(socket: &mut Socket<P>, operation: Operation) -> Option<Work<P>> {
 }
 
 /// Takes the result of a job: it completes the operation, or the operation waits for readiness.
-fn settle<P>(socket: &mut Socket<P>, job: Job<P>, done: &mut Vec<Done<P>>) -> Operation {
+fn complete<P>(socket: &mut Socket<P>, job: Job<P>, done: &mut Vec<Done<P>>) -> Operation {
     let Job { socket: id, work, result, short, .. } = job;
     match work {
         Work::Accept(connection) => {
-            settle_accept(socket, id, result.map(|_| connection), done);
+            complete_accept(socket, id, result.map(|_| connection), done);
             Operation::Accept
         }
         Work::Receive(receive) => {
@@ -215,7 +215,7 @@ fn settle<P>(socket: &mut Socket<P>, job: Job<P>, done: &mut Vec<Done<P>>) -> Op
     }
 }
 
-fn settle_accept<P>(
+fn complete_accept<P>(
     socket: &mut Socket<P>,
     listener: SocketId,
     result: io::Result<Option<OwnedFd>>,
@@ -311,7 +311,7 @@ impl<P: Outgoing, C: Calls<P>> Driver<P> for Polled<P, C> {
             let due = !self.turn.is_empty() || self.table.has_early();
             self.poll(if due { Some(Duration::ZERO) } else { deadline.left() }, done)?;
             self.start();
-            self.settle(done);
+            self.complete(done);
             if done.len() > before || deadline.has_passed() {
                 return Ok(());
             }

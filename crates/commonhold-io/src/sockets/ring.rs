@@ -99,7 +99,7 @@ pub(super) struct Ring {
     /// number.
     messages: Vec<Message>,
     entries_ever: usize,
-    on_the_way: usize,
+    in_flight: usize,
 }
 
 impl Ring {
@@ -116,7 +116,7 @@ impl Ring {
             header: message(ptr::null_mut()),
             parts: [none; 2],
         });
-        Ok(Ring { ring, messages, entries_ever: 0, on_the_way: 0 })
+        Ok(Ring { ring, messages, entries_ever: 0, in_flight: 0 })
     }
 
     /// Makes room for an entry, if necessary by giving the kernel all entries.
@@ -220,7 +220,7 @@ impl Ring {
         let pushed = unsafe { self.ring.submission().push(&entry) };
         assert!(pushed.is_ok(), "an operation without room for it");
         self.entries_ever = self.entries_ever.wrapping_add(1);
-        self.on_the_way += 1;
+        self.in_flight += 1;
     }
 
     /// Gives the kernel the entries and waits for a completion, for `timeout` at most; a signal
@@ -251,7 +251,7 @@ impl Ring {
         let before = into.len();
         into.extend(self.ring.completion().map(|entry| completion(&entry)));
         let last = into[before..].iter().filter(|completion| !completion.more).count();
-        self.on_the_way -= last;
+        self.in_flight -= last;
     }
 
     /// Cancels all operations and waits until none is on the way. `false` if some still are: their
@@ -261,7 +261,7 @@ impl Ring {
         let (rounds, patience) = DRAINS;
         let mut ended = Vec::new();
         for _ in 0..rounds {
-            if self.on_the_way == 0 {
+            if self.in_flight == 0 {
                 break;
             }
             if self.make_room().is_ok() {
@@ -274,7 +274,7 @@ impl Ring {
             self.completions(&mut ended);
             ended.clear();
         }
-        self.on_the_way == 0
+        self.in_flight == 0
     }
 }
 

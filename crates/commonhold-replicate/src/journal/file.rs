@@ -460,7 +460,7 @@ mod tests {
 
     /// A sync that fails later removes only what has come since.
     #[test]
-    fn what_is_resumed_is_durable() {
+    fn a_resumed_journal_is_durable() {
         let directory = tempfile::tempdir_in("/dev/shm").unwrap();
         let path = directory.path().join("it.journal");
         let position = StreamPosition { stream: 7, offset: 0 };

@@ -10,7 +10,7 @@ use crate::origin::subscriber_table::{Order, ReplicaInfo, SubscriberTable};
 use crate::protocol::secret::Secret;
 use commonhold::{Error, ErrorKind, Hold, Result, fault};
 use commonhold_io::address::{self, Address, Listener, SocketFile};
-use commonhold_io::owned_threads::{FAREWELL, OwnedThreads};
+use commonhold_io::owned_threads::{JOIN_TIMEOUT, OwnedThreads};
 use commonhold_io::sockets::LoopKind;
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
@@ -256,9 +256,9 @@ impl Origin {
         // Before the next origin finds a socket without a listener.
         lock(&self.table.files).drain(..).for_each(|file| file.remove());
         serve::end(&self.table, time);
-        self.threads.join_for(time.saturating_add(FAREWELL));
+        self.threads.join_for(time.saturating_add(JOIN_TIMEOUT));
         self.table.close();
-        self.watcher.join_for(FAREWELL);
+        self.watcher.join_for(JOIN_TIMEOUT);
         self.table.gate.close();
     }
 }

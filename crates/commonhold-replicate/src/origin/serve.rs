@@ -322,7 +322,7 @@ impl<D: Driver<Payload>> Server<D> {
             Ok(None) => {
                 self.idle.insert(socket);
                 if self.finish_by.is_some() && !session.is_end_due() {
-                    self.let_go(socket);
+                    self.finish_session(socket);
                 }
             }
             Err(Broken(why)) => self.dismiss(socket, &why),
@@ -330,7 +330,7 @@ impl<D: Driver<Payload>> Server<D> {
     }
 
     /// Ends the connection of a replica that has everything.
-    fn let_go(&mut self, socket: SocketId) {
+    fn finish_session(&mut self, socket: SocketId) {
         match self.sessions.get_mut(&socket).map(|served| &mut served.session) {
             Some(session) if session.offset().is_some() => {
                 // The replica closes the connection when it has read this far; closing it here

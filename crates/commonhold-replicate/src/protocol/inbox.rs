@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_frame_breaks() {
+    fn bytes_that_are_no_frame_break_the_connection() {
         let with = |bytes: &[u8]| {
             let mut inbox = Inbox::default();
             inbox.put(bytes.to_vec());

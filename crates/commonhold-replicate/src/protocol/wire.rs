@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_understood() {
+    fn each_message_is_read_as_it_was_written() {
         for position in [None, Some(StreamPosition { stream: 7, offset: 4096 })] {
             let hello = Hello { nonce: [9; NONCE], position };
             let mut bytes = Vec::new();

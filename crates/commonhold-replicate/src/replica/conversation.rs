@@ -22,17 +22,17 @@ use std::time::{Duration, Instant};
 /// The number of bytes that are received at a time.
 const RECEIVE: usize = 256 << 10;
 /// How often the origin gets the replica's position, while messages come.
-const TELL_EVERY: Duration = Duration::from_millis(100);
+const REPORT_EVERY: Duration = Duration::from_millis(100);
 
 /// See the module.
 pub(super) struct Conversation<'a, E> {
     follower: &'a mut Follower<E>,
     socket: OwnedFd,
     inbox: Inbox,
-    told: Instant,
-    told_offset: u64,
+    reported: Instant,
+    reported_offset: u64,
     /// The bytes of messages that the socket has not taken yet.
-    untold: Vec<u8>,
+    unsent: Vec<u8>,
     /// The time by which the origin has to identify itself; `None` once it has.
     deadline: Option<Instant>,
 }
@@ -53,9 +53,16 @@ impl<'a, E: ReplicaEvents> Conversation<'a, E> {
     ) -> std::result::Result<Conversation<'a, E>, Broken> {
         let inbox = Inbox::default();
         let now = Instant::now();
-        let (told_offset, untold, deadline) = (0, Vec::new(), Some(now + HANDSHAKE_TIME));
-        let mut this =
-            Conversation { follower, socket, inbox, told: now, told_offset, untold, deadline };
+        let (reported_offset, unsent, deadline) = (0, Vec::new(), Some(now + HANDSHAKE_TIME));
+        let mut this = Conversation {
+            follower,
+            socket,
+            inbox,
+            reported: now,
+            reported_offset,
+            unsent,
+            deadline,
+        };
         this.follower.intake.look().map_err(|e| Broken(e.to_string()))?;
         let nonce = secret::nonce().map_err(|e| Broken(format!("no random numbers: {e}")))?;
         let hello = Hello { nonce, position: this.follower.intake.position() };
@@ -155,7 +162,7 @@ impl<'a, E: ReplicaEvents> Conversation<'a, E> {
                 follower.intake.announce(inbox.change_bytes()).map_err(failed)?;
             }
         };
-        follower.intake.settle().map_err(failed)?;
+        follower.intake.save_position().map_err(failed)?;
         let (position, tail) = (follower.intake.position(), follower.tail);
         let offset = follower.intake.offset();
         follower.shared.update(|status| {
@@ -173,18 +180,18 @@ impl<'a, E: ReplicaEvents> Conversation<'a, E> {
     /// Sends the replica's position, now and then.
     fn tell(&mut self) -> std::result::Result<(), Broken> {
         let offset = self.follower.intake.offset();
-        if self.untold.is_empty() {
-            if offset == self.told_offset || self.told.elapsed() < TELL_EVERY {
+        if self.unsent.is_empty() {
+            if offset == self.reported_offset || self.reported.elapsed() < REPORT_EVERY {
                 return Ok(());
             }
-            (self.told, self.told_offset) = (Instant::now(), offset);
-            wire::put_applied(&mut self.untold, offset);
+            (self.reported, self.reported_offset) = (Instant::now(), offset);
+            wire::put_applied(&mut self.unsent, offset);
         }
         // An origin that reads nothing must not hold up the replica. After an error the same bytes
         // are sent again, so that no half message is sent: the connection may have ended, which
         // receiving detects behind the bytes that came before.
-        if let Ok(bytes) = self.send(&self.untold) {
-            self.untold.drain(..bytes);
+        if let Ok(bytes) = self.send(&self.unsent) {
+            self.unsent.drain(..bytes);
         }
         Ok(())
     }

@@ -101,7 +101,7 @@ impl<E: ReplicaEvents> Follower<E> {
             },
         };
         let result = Conversation::begin(self, socket).and_then(|mut talk| talk.run());
-        if let Err(error) = self.intake.settle() {
+        if let Err(error) = self.intake.save_position() {
             return broken(error.to_string());
         }
         result

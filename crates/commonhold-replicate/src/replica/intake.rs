@@ -37,7 +37,7 @@ pub(crate) struct Intake {
     /// The position of the public map, or of the one being built.
     position: Option<StreamPosition>,
     /// The stored position.
-    settled: Option<StreamPosition>,
+    saved: Option<StreamPosition>,
     /// The offset at which it equals the origin's map after the connection was made, once the
     /// origin has sent it.
     end: Option<u64>,
@@ -61,7 +61,7 @@ impl Intake {
         let place = StoredPosition::take(hold, name)?;
         let position = if map.is_some() { place.applied()? } else { None };
         let (hold, name) = (hold.clone(), name.to_owned());
-        let (building, settled, end, arrived) = (None, None, None, false);
+        let (building, saved, end, arrived) = (None, None, None, false);
         let mut this = Intake {
             hold,
             name,
@@ -69,7 +69,7 @@ impl Intake {
             map,
             building,
             position,
-            settled,
+            saved,
             end,
             arrived,
             regain: None,
@@ -93,7 +93,7 @@ impl Intake {
     pub(crate) fn look(&mut self) -> Result<()> {
         match self.hold.maps().open(&self.name) {
             Err(error) if error.is_not_found() => {
-                (self.map, self.position, self.settled) = (None, None, None);
+                (self.map, self.position, self.saved) = (None, None, None);
                 self.regain = None;
                 self.place.forget()
             }
@@ -172,19 +172,19 @@ impl Intake {
         // The origin may have sent any position.
         let offset = position.offset.saturating_add(bytes as u64);
         // Stored again even if none of it is applied.
-        self.settled = None;
+        self.saved = None;
         self.place.applying(StreamPosition { offset, ..position })
     }
 
     /// Stores its position, and that it applies nothing more for now.
-    pub(crate) fn settle(&mut self) -> Result<()> {
-        let unsettled = self.regain.is_none() && self.settled != self.position;
-        let Some(position) = self.position().filter(|_| unsettled) else {
+    pub(crate) fn save_position(&mut self) -> Result<()> {
+        let unsaved = self.regain.is_none() && self.saved != self.position;
+        let Some(position) = self.position().filter(|_| unsaved) else {
             return Ok(());
         };
         self.place.reached(position)?;
         self.place.applying(position)?;
-        self.settled = Some(position);
+        self.saved = Some(position);
         Ok(())
     }
 
@@ -365,7 +365,7 @@ mod tests {
 
     /// An earlier arrival does not count as one by a later connection that fails.
     #[test]
-    fn each_connection_arrives_anew() {
+    fn each_connection_arrives_once() {
         let directory = tempfile::tempdir_in("/dev/shm").unwrap();
         let hold = Hold::create(directory.path().join("it.hold")).unwrap();
         let mut intake = Intake::open(&hold, "it").unwrap();
@@ -380,7 +380,7 @@ mod tests {
 
     /// The stored positions: it had applied two changes, and might apply six; it had applied four.
     #[test]
-    fn who_was_killed_shows_nothing_older_when_it_goes_on() {
+    fn a_killed_replica_shows_nothing_older_when_it_resumes() {
         let directory = tempfile::tempdir_in("/dev/shm").unwrap();
         let hold = Hold::create(directory.path().join("it.hold")).unwrap();
         let map = hold.maps().open_replica("it", MapOptions::general()).unwrap();

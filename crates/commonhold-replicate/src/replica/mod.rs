@@ -15,7 +15,7 @@ use commonhold::stream::{StreamFrame, StreamPosition};
 use commonhold::{Error, ErrorKind, Hold, Result, fault};
 use commonhold_io::address::Address;
 use commonhold_io::callback_gate::CallbackGate;
-use commonhold_io::owned_threads::{FAREWELL, OwnedThreads};
+use commonhold_io::owned_threads::{JOIN_TIMEOUT, OwnedThreads};
 use commonhold_io::reports::Reporter;
 use rustix::event::{EventfdFlags, eventfd};
 use std::fmt;
@@ -281,7 +281,7 @@ impl Drop for Replica {
         // In a forked child the thread to end belongs to the parent.
         if self.threads.are_here() {
             self.shared.end();
-            self.threads.join_for(FAREWELL);
+            self.threads.join_for(JOIN_TIMEOUT);
             self.shared.gate.close();
         }
     }

@@ -168,7 +168,7 @@ impl ReplicaEvents for Clumsy {
 
 /// A waiting caller learns that at once, and the replica does not count as connected.
 #[test]
-fn a_replica_whose_thread_has_ended_says_so() {
+fn a_replica_whose_thread_has_ended_reports_it() {
     let ground = Ground::memory();
     cast("a replica that ends", || {
         let hold = Hold::create(ground.path("origin.hold")).unwrap();

@@ -22,18 +22,18 @@ fn more_than_there_may_be_are_closed_at_once() {
             peer.say(&greeting(None));
         }
         assert_eq!(peer.is_sent_away(), 0, "it was told something");
-        origin.is_told("refused: the maximum number of replicas is connected");
+        origin.reports("refused: the maximum number of replicas is connected");
     }
     origin.holds();
     for peer in three {
         drop(peer);
-        origin.is_told("unix:pid");
+        origin.reports("unix:pid");
     }
     origin.has_held(None);
 }
 
 #[test]
-fn who_connects_and_goes_is_forgotten() {
+fn peers_that_disconnect_are_forgotten() {
     let mut origin = Besieged::new();
     for round in 0..500 {
         drop(origin.peer());
@@ -41,7 +41,7 @@ fn who_connects_and_goes_is_forgotten() {
             origin.holds();
         }
     }
-    origin.is_told_often(500);
+    origin.reports_often(500);
     origin.has_held(None);
 }
 

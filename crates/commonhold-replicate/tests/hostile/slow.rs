@@ -24,7 +24,7 @@ fn write(origin: &Besieged, keys: impl Iterator<Item = u32>, with: u8) {
 }
 
 #[test]
-fn who_reads_slowly_or_never_holds_up_nobody() {
+fn slow_readers_hold_up_nobody() {
     for kind in LoopKind::ALL {
         let mut origin = Besieged::with(None, |options| {
             (options.kind, options.stream_bytes) = (kind, 1 << 20);
@@ -50,7 +50,7 @@ fn who_reads_slowly_or_never_holds_up_nobody() {
         }
         // The hasty peers, the one that had ended one half of the connection, and those that the
         // stream has lapped.
-        origin.is_told_often(16);
+        origin.reports_often(16);
         let said = origin.source.said.lock().unwrap().clone();
         let lapped = said.iter().filter(|line| line.contains("its stream keeps")).count();
         assert_eq!(lapped, 3, "{said:?}");
@@ -63,7 +63,7 @@ fn who_reads_slowly_or_never_holds_up_nobody() {
 }
 
 #[test]
-fn what_is_on_its_way_is_not_lost_to_who_talks_all_the_while() {
+fn a_peer_that_sends_all_the_time_loses_nothing() {
     for kind in LoopKind::ALL {
         let mut source = Source::with(MapOptions::general(), |options| options.kind = kind);
         let address = source.origin().listen(&"tcp:127.0.0.1:0".parse().unwrap()).unwrap();

@@ -11,7 +11,7 @@ use commonhold_testing::support::process::until;
 use std::time::{Duration, Instant};
 
 #[test]
-fn who_speaks_something_else_is_sent_away() {
+fn peers_of_other_protocols_are_disconnected() {
     let mut origin = Besieged::new();
     let other = "does not speak the protocol of replicas";
     let mut version = preface();
@@ -99,7 +99,7 @@ fn words_out_of_turn_are_refused() {
 }
 
 #[test]
-fn who_ends_in_the_middle_is_forgotten() {
+fn peers_that_end_in_the_middle_are_forgotten() {
     let mut origin = Besieged::new();
     let words = [greeting(None), frame(APPLIED, 8, &[], &[])].concat();
     for len in 0..=words.len() {
@@ -108,13 +108,13 @@ fn who_ends_in_the_middle_is_forgotten() {
         peer.say(&words[..len]);
         peer.say_no_more();
         peer.is_sent_away();
-        origin.is_told("has gone");
+        origin.reports("has gone");
         // All of it.
         let mut peer = origin.peer();
         peer.say(&words[..len]);
         drop(peer);
         // The bytes in flight to it report the result.
-        origin.is_told("unix:pid");
+        origin.reports("unix:pid");
     }
     origin.has_held(None);
 }
@@ -156,14 +156,14 @@ fn positions_that_never_were_get_the_whole_map() {
         let may_go_on = origin.source.map.follow_from(position).is_ok();
         assert_eq!(whole, !may_go_on, "{position}");
         drop(peer);
-        origin.is_told("unix:pid");
+        origin.reports("unix:pid");
     }
     drop(follower);
     origin.has_held(None);
 }
 
 #[test]
-fn whatever_is_applied_by_its_own_word_changes_nothing() {
+fn a_replicas_own_claims_change_nothing() {
     let mut origin = Besieged::new();
     let mut peer = origin.peer();
     peer.say(&greeting(None));
@@ -188,7 +188,7 @@ fn whatever_is_applied_by_its_own_word_changes_nothing() {
     });
     peer.say_no_more();
     peer.is_sent_away();
-    origin.is_told("has gone");
+    origin.reports("has gone");
     origin.has_held(None);
 }
 
@@ -228,13 +228,13 @@ fn conversations_that_were_damaged_at_random_end() {
         peer.say(&mutate(&frames, &mut dice));
         peer.say_no_more();
         peer.is_sent_away();
-        origin.is_told("unix:pid");
+        origin.reports("unix:pid");
     }
     origin.has_held(None);
 }
 
 #[test]
-fn who_takes_his_time_to_say_who_he_is_is_sent_away() {
+fn a_peer_that_identifies_itself_late_is_disconnected() {
     let secret = || Some(Secret::new("the secret"));
     let mut origin = Besieged::with(secret(), |_| ());
     let began = Instant::now();
@@ -253,7 +253,7 @@ fn who_takes_his_time_to_say_who_he_is_is_sent_away() {
         slow.is_empty()
     });
     for _ in 0..12 {
-        origin.is_told("did not identify itself in time");
+        origin.reports("did not identify itself in time");
     }
     // Peers that do not know the secret, and peers that replay messages.
     let mut peer = origin.peer();
@@ -261,7 +261,7 @@ fn who_takes_his_time_to_say_who_he_is_is_sent_away() {
     let challenge = peer.hear(16 + 72)[16 + 40..].to_vec();
     peer.say(&frame(PROOF, 0, &challenge, &[]));
     peer.is_sent_away();
-    origin.is_told("does not know the secret");
+    origin.reports("does not know the secret");
     for proof in [&[][..], &[0; 31], &[0; 32], &[0; 33]] {
         let words = [greeting(None), frame(PROOF, 0, proof, &[])].concat();
         origin.refuses(&words, "does not know the secret");

@@ -186,7 +186,7 @@ fn a_gap_makes_it_want_the_whole_map_and_keep_the_old_one() {
 }
 
 #[test]
-fn what_does_not_fit_the_map_is_not_applied() {
+fn frames_that_do_not_fit_the_map_are_not_applied() {
     let mut replica = Deceived::new(MapOptions::fixed(4, 4));
     for whole in [true, false] {
         let welcome = if whole { replica.welcome() } else { replica.nowhere_else() };
@@ -213,7 +213,7 @@ fn what_does_not_fit_the_map_is_not_applied() {
 }
 
 #[test]
-fn who_does_not_know_the_secret_is_not_believed() {
+fn an_origin_without_the_secret_is_not_believed() {
     let secret = Some(Secret::new("the secret"));
     let mut replica = Deceived::with(MapOptions::general(), secret);
     let unknown = "the origin does not know the secret";
@@ -302,7 +302,7 @@ fn a_conversation_that_ends_anywhere_leaves_a_whole_map() {
 }
 
 #[test]
-fn an_origin_that_takes_its_time_to_say_who_it_is_is_left() {
+fn an_origin_that_identifies_itself_late_is_left() {
     let mut replica = Deceived::new(MapOptions::general());
     let (words, begun) = (replica.welcome().words(), Instant::now());
     let told = |replica: &Replica| replica.status().last_error.unwrap_or_default();

@@ -302,7 +302,7 @@ mod tests {
     /// A participant that closes between a look at an extent and the look at its slot has left
     /// nothing behind.
     #[test]
-    fn who_closes_during_a_check_has_left_nothing_behind() {
+    fn a_handle_that_closes_during_a_check_leaves_nothing_behind() {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let path = folder.path().join("it.hold");
         let hold = Hold::create(&path).unwrap();

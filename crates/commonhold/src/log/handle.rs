@@ -78,7 +78,7 @@ pub(crate) struct Inner {
     /// Unique in the process.
     pub(crate) number: u64,
     itself: Weak<Inner>,
-    tie: Tie,
+    access: Access,
     pub(crate) layout: Layout,
     pub(crate) slots: Arc<RingSlots>,
     direct: bool,
@@ -88,7 +88,7 @@ pub(crate) struct Inner {
 }
 
 /// How a handle is attached to the block.
-enum Tie {
+enum Access {
     Writer(Attachment),
     /// A handle of a read-only hold.
     Reader(Arc<Arena>, Block),
@@ -118,7 +118,7 @@ pub(crate) fn create(
         Some(_) => {
             let wanted = Wanted { kind: StructureKind::Log, name, bytes, existing };
             match block::open(arena, &wanted, Some(&fill))? {
-                Some(attachment) => Inner::tied(Tie::Writer(attachment), options.direct)?,
+                Some(attachment) => Inner::open(Access::Writer(attachment), options.direct)?,
                 None => return Err(roots::not_found(&arena.space, StructureKind::Log, name)),
             }
         }
@@ -142,7 +142,7 @@ pub(crate) fn open_existing(arena: &Arc<Arena>, name: &str) -> Result<Log> {
     if arena.participant().is_some() {
         let wanted = Wanted { kind: StructureKind::Log, name, bytes: 0, existing: Existing::Open };
         return match block::open(arena, &wanted, None)? {
-            Some(attachment) => Inner::tied(Tie::Writer(attachment), false),
+            Some(attachment) => Inner::open(Access::Writer(attachment), false),
             None => Err(roots::not_found(&arena.space, StructureKind::Log, name)),
         };
     }
@@ -151,7 +151,7 @@ pub(crate) fn open_existing(arena: &Arc<Arena>, name: &str) -> Result<Log> {
     match roots::find(&arena.space, name) {
         Some((id, root)) => {
             let block = Block::bind(&arena.space, id, root)?;
-            Inner::tied(Tie::Reader(Arc::clone(arena), block), false)
+            Inner::open(Access::Reader(Arc::clone(arena), block), false)
         }
         None => Err(roots::not_found(&arena.space, StructureKind::Log, name)),
     }
@@ -281,8 +281,8 @@ impl Log {
 }
 
 impl Inner {
-    fn tied(tie: Tie, direct: bool) -> Result<Log> {
-        let (arena, block) = tie.ends();
+    fn open(access: Access, direct: bool) -> Result<Log> {
+        let (arena, block) = access.ends();
         let layout = Layout::read(&arena.space, block)?;
         let slots = Arc::new(RingSlots::new(block.id, layout.rings));
         let guests: Weak<dyn Guests> = Arc::downgrade(&(Arc::clone(&slots) as Arc<dyn Guests>));
@@ -292,7 +292,7 @@ impl Inner {
         let inner = Arc::new_cyclic(|itself| Inner {
             number,
             itself: Weak::clone(itself),
-            tie,
+            access,
             layout,
             slots,
             direct,
@@ -303,7 +303,7 @@ impl Inner {
 
     #[inline]
     pub(crate) fn arena(&self) -> &Arena {
-        self.tie.ends().0
+        self.access.ends().0
     }
 
     #[inline]
@@ -312,7 +312,7 @@ impl Inner {
     }
 
     pub(crate) fn block(&self) -> &Block {
-        self.tie.ends().1
+        self.access.ends().1
     }
 
     #[inline]
@@ -322,9 +322,9 @@ impl Inner {
 
     #[inline]
     pub(crate) fn attachment(&self) -> Result<&Attachment> {
-        match &self.tie {
-            Tie::Writer(attachment) => Ok(attachment),
-            Tie::Reader(arena, _) => {
+        match &self.access {
+            Access::Writer(attachment) => Ok(attachment),
+            Access::Reader(arena, _) => {
                 let path = arena.space.file().path().display();
                 let text = format!("{path}: opened read-only; open it for writing");
                 Err(Error::new(ErrorKind::ReadOnly, text))
@@ -372,7 +372,7 @@ impl Inner {
     /// `None` if that is not (or no longer) the thread's slot.
     #[inline]
     fn write_at(&self, slot_id: RingSlotId, record: &Record<'_>) -> Option<Written> {
-        let Tie::Writer(attachment) = &self.tie else { return None };
+        let Access::Writer(attachment) = &self.access else { return None };
         let me = attachment.arena.current_owner()?;
         match self.slots.enter(slot_id, me) {
             Entered::Inside(inside) => {
@@ -478,7 +478,7 @@ impl Inner {
 
     /// Called when a thread ends.
     pub(crate) fn leave(&self, slot_id: RingSlotId) {
-        let Tie::Writer(attachment) = &self.tie else { return };
+        let Access::Writer(attachment) = &self.access else { return };
         let Some(me) = attachment.arena.current_owner() else { return };
         if let Entered::Inside(inside) = self.slots.enter(slot_id, me)
             && !self.arena().is_closed()
@@ -517,19 +517,19 @@ fn put(ring: &Ring<'_>, place: &Place, record: &Record<'_>, thread: u32) -> Writ
     if ring.put(place, &record) { Written::Accepted } else { Written::Dropped }
 }
 
-impl Tie {
+impl Access {
     #[inline]
     fn ends(&self) -> (&Arc<Arena>, &Block) {
         match self {
-            Tie::Writer(attachment) => (&attachment.arena, &attachment.block),
-            Tie::Reader(arena, block) => (arena, block),
+            Access::Writer(attachment) => (&attachment.arena, &attachment.block),
+            Access::Reader(arena, block) => (arena, block),
         }
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        let Tie::Writer(attachment) = &self.tie else { return };
+        let Access::Writer(attachment) = &self.access else { return };
         // A forked child that did nothing with the log: the rings are the parent's.
         if self.arena().current_owner().is_none() {
             return;

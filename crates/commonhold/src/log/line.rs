@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_are_cut_and_say_so() {
+    fn long_texts_are_cut_and_marked() {
         let mut short = Short::new();
         direct(&mut short, 0, LogLevel::Warn, 1, &[b'x'; 2000]);
         assert_eq!(short.bytes().len(), 1024 - 1 + 1);

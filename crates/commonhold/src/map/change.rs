@@ -37,7 +37,7 @@ pub(crate) struct Change<'a> {
     pub(crate) expiry: Expiry,
     /// Whether the change goes into the stream: a pair that only moves elsewhere is not a change
     /// for followers.
-    pub(crate) tells: bool,
+    pub(crate) streamed: bool,
     /// The kind of change in the stream if the key is removed.
     pub(crate) removal: ChangeKind,
 }
@@ -56,7 +56,7 @@ pub(crate) enum Expiry {
 impl<'a> Change<'a> {
     pub(crate) fn new(key: &'a [u8], rule: Rule<'a>, act: Act<'a>) -> Change<'a> {
         let (expiry, removal) = (Expiry::Own, ChangeKind::Delete);
-        Change { key, rule, at: None, act, expiry, tells: true, removal }
+        Change { key, rule, at: None, act, expiry, streamed: true, removal }
     }
 
     /// True if the key's position, `None` if it was not found, satisfies `at`.

@@ -127,7 +127,7 @@ fn move_away(lane: &LaneGuard<'_>, bound: &Bound, record: &Record<'_>) -> Result
         at: None,
         act: Act::Put(&value),
         expiry: Expiry::At(record.expiry()),
-        tells: false,
+        streamed: false,
         removal: ChangeKind::Delete,
     };
     // The rule is checked under the lock: the copy equals the record's contents, or nothing

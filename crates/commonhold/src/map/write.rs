@@ -167,12 +167,12 @@ fn publish(
             continue;
         };
         let number = sum(bound, change, fresh, draft)?;
-        let told = match (draft, &found) {
-            (Some(draft), _) if change.tells => Some((ChangeKind::Set, &draft.record)),
+        let frame = match (draft, &found) {
+            (Some(draft), _) if change.streamed => Some((ChangeKind::Set, &draft.record)),
             (None, Some(found)) => Some((change.removal, &found.record)),
             _ => None,
         };
-        let stream_lock = match told {
+        let stream_lock = match frame {
             Some((kind, record)) => locked::begin_frame(lane, bound, *segment, kind, record)?,
             None => None,
         };

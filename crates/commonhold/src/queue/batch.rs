@@ -109,7 +109,7 @@ impl Drop for Leaving<'_> {
 impl Drop for Batch<'_> {
     fn drop(&mut self) {
         if !self.ids.is_empty() {
-            self.queue.let_go(&self.ids, self.owner);
+            self.queue.release(&self.ids, self.owner);
         }
     }
 }

@@ -188,7 +188,7 @@ impl<'q> Element<'q> {
 impl Drop for Element<'_> {
     fn drop(&mut self) {
         if !*self.is_gone.get_mut() {
-            self.bytes.queue.let_go(&[self.bytes.id], self.bytes.owner);
+            self.bytes.queue.release(&[self.bytes.id], self.bytes.owner);
         }
     }
 }

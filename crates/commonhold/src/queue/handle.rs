@@ -70,17 +70,17 @@ use std::time::Instant;
 /// ```
 #[derive(Clone)]
 pub struct Queue {
-    tie: Arc<Tie>,
+    shared: Arc<Shared>,
 }
 
-struct Tie {
+struct Shared {
     attachment: Attachment,
     layout: Layout,
     names: Vec<String>,
     in_flight: Arc<InFlight>,
 }
 
-impl Drop for Tie {
+impl Drop for Shared {
     fn drop(&mut self) {
         let Some(lane) = self.attachment.enter_to_leave() else {
             // No lane is free, so elements may still be in flight: they go to the orphans with the
@@ -96,7 +96,7 @@ impl Drop for Tie {
     }
 }
 
-impl Tie {
+impl Shared {
     fn ring(&self, queue: u32) -> Ring<'_> {
         let block = &self.attachment.block;
         Ring { space: self.attachment.space(), block, layout: &self.layout, queue }
@@ -105,7 +105,7 @@ impl Tie {
     /// Pushes dropped elements in flight to the orphans. Elements that cannot go there within a
     /// moment are noted for later. If earlier ones are still waiting, this does not wait for living
     /// participants.
-    fn let_go(&self, lane: &LaneGuard<'_>, ids: &[u32]) {
+    fn send_to_orphans(&self, lane: &LaneGuard<'_>, ids: &[u32]) {
         if self.in_flight.has_dropped() {
             self.in_flight.note_dropped(ids, lane.me().bits());
             return self.bring_back(lane);
@@ -204,18 +204,18 @@ impl Queue {
         let layout = Layout::read(space, &attachment.block)?;
         let names = (0..layout.queues).map(|queue| layout.name(space, queue)).collect();
         let in_flight = InFlight::of(&attachment.arena, &attachment.block, layout.elements);
-        Ok(Queue { tie: Arc::new(Tie { attachment, layout, names, in_flight }) })
+        Ok(Queue { shared: Arc::new(Shared { attachment, layout, names, in_flight }) })
     }
 
     /// The queue's name.
     pub fn name(&self) -> &str {
-        &self.tie.attachment.block.name
+        &self.shared.attachment.block.name
     }
 
     /// The options that the queue was created with.
     pub fn options(&self) -> QueueOptions {
-        let Layout { elements, element_bytes, orphans, .. } = self.tie.layout;
-        let names = self.tie.names.clone();
+        let Layout { elements, element_bytes, orphans, .. } = self.shared.layout;
+        let names = self.shared.names.clone();
         let orphans = names[orphans as usize].clone();
         QueueOptions { elements, element_bytes, names, orphans }
     }
@@ -230,7 +230,7 @@ impl Queue {
 
     /// Iterates over all named queues, in the order of their creation.
     pub fn all(&self) -> impl Iterator<Item = NamedQueue<'_>> {
-        (0..self.tie.layout.queues).map(|number| NamedQueue::new(self, number))
+        (0..self.shared.layout.queues).map(|number| NamedQueue::new(self, number))
     }
 
     /// The named orphan queue.
@@ -239,14 +239,14 @@ impl Queue {
     }
 
     fn number(&self, name: &str) -> Result<u32> {
-        if let Some(number) = self.tie.names.iter().position(|other| other == name) {
+        if let Some(number) = self.shared.names.iter().position(|other| other == name) {
             return Ok(number as u32);
         }
         let text = format!(
             "queue '{}' has no named queue '{}', only {:?}",
             self.name(),
             name.escape_default(),
-            self.tie.names
+            self.shared.names
         );
         Err(Error::new(ErrorKind::NotFound, text))
     }
@@ -297,36 +297,36 @@ impl Queue {
     /// flight. An element that moves meanwhile may be counted twice or not at all.
     pub fn stat(&self) -> Result<QueueStat> {
         let _inside = self.enter()?;
-        Ok(stat::stat(self.space(), &self.tie.attachment.block, &self.tie.layout))
+        Ok(stat::stat(self.space(), &self.shared.attachment.block, &self.shared.layout))
     }
 
     #[inline]
     pub(crate) fn space(&self) -> &Space {
-        self.tie.attachment.space()
+        self.shared.attachment.space()
     }
 
     pub(crate) fn layout(&self) -> &Layout {
-        &self.tie.layout
+        &self.shared.layout
     }
 
     pub(crate) fn named_at(&self, number: u32) -> &str {
-        &self.tie.names[number as usize]
+        &self.shared.names[number as usize]
     }
 
     #[inline]
     pub(crate) fn ring(&self, queue: u32) -> Ring<'_> {
-        self.tie.ring(queue)
+        self.shared.ring(queue)
     }
 
     #[inline]
     pub(crate) fn in_flight(&self) -> &InFlight {
-        &self.tie.in_flight
+        &self.shared.in_flight
     }
 
     /// Enters an operation.
     #[inline]
     pub(crate) fn enter(&self) -> Result<LaneGuard<'_>> {
-        self.tie.attachment.enter()
+        self.shared.attachment.enter()
     }
 
     /// Runs an operation. Each time that the operation ends because of a lock, waits for the lock
@@ -336,19 +336,19 @@ impl Queue {
         &self,
         operation: impl FnMut(&LaneGuard<'_>) -> Result<R>,
     ) -> Result<R> {
-        self.tie.attachment.operate(operation)
+        self.shared.attachment.operate(operation)
     }
 
     /// Enters an operation that ends if it meets a lock. The caller then waits by
-    /// [`aside_until`](Self::aside_until).
+    /// [`lock_waiter`](Self::lock_waiter).
     pub(crate) fn enter_to_try(&self) -> Result<LaneGuard<'_>> {
-        self.tie.attachment.enter_to_try()
+        self.shared.attachment.enter_to_try()
     }
 
     /// Returns a function that waits, until `end` at most, for the release of the lock because of
     /// which an operation ended.
-    pub(crate) fn aside_until(&self, end: Option<Instant>) -> impl FnMut(&Error) -> Result<()> {
-        let arena = &self.tie.attachment.arena;
+    pub(crate) fn lock_waiter(&self, end: Option<Instant>) -> impl FnMut(&Error) -> Result<()> {
+        let arena = &self.shared.attachment.arena;
         let mut begun = None;
         move |error| {
             let patience = || Patience::new(arena.lock_timeout()).until(end);
@@ -360,13 +360,13 @@ impl Queue {
     /// stopped process keeps that queue locked or this thread is inside an operation, they stay in
     /// flight and go there later, with the participant at the latest. Has no effect in a forked
     /// child, because the elements belong to the parent.
-    pub(crate) fn let_go(&self, ids: &[u32], owner: u32) {
-        let Tie { attachment, in_flight, .. } = &*self.tie;
+    pub(crate) fn release(&self, ids: &[u32], owner: u32) {
+        let Shared { attachment, in_flight, .. } = &*self.shared;
         if attachment.arena.current_owner().is_none_or(|me| me.bits() != owner) {
             return;
         }
         match attachment.enter_to_leave() {
-            Some(lane) => self.tie.let_go(&lane, ids),
+            Some(lane) => self.shared.send_to_orphans(&lane, ids),
             None => in_flight.note_dropped(ids, owner),
         }
     }
@@ -374,15 +374,15 @@ impl Queue {
     /// Sends elements that could not go to the orphans before there, as far as that needs no
     /// waiting.
     pub(crate) fn bring_back(&self, lane: &LaneGuard<'_>) {
-        self.tie.bring_back(lane);
+        self.shared.bring_back(lane);
     }
 
     /// True if an element of `other` may be pushed here: it is the same queue through the same
     /// handle to the hold.
     #[inline]
     pub(crate) fn is_same(&self, other: &Queue) -> bool {
-        let (a, b) = (&self.tie.attachment, &other.tie.attachment);
-        Arc::ptr_eq(&self.tie, &other.tie)
+        let (a, b) = (&self.shared.attachment, &other.shared.attachment);
+        Arc::ptr_eq(&self.shared, &other.shared)
             || (Arc::ptr_eq(&a.arena, &b.arena)
                 && (a.block.id, a.block.incarnation) == (b.block.id, b.block.incarnation))
     }
@@ -395,7 +395,7 @@ impl Queue {
     /// The first of any recovery; the other participants are recovered all the same.
     #[cold]
     pub(crate) fn tidy(&self, lane: &LaneGuard<'_>) -> Result<()> {
-        let block = &self.tie.attachment.block;
+        let block = &self.shared.attachment.block;
         let mut result = Ok(());
         for owner in attach::attached(self.space(), block).filter(|owner| *owner != lane.me()) {
             if lane.is_dead(owner) {

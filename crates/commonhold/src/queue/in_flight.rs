@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_away_comes_back_once_and_to_its_owner() {
+    fn an_element_given_away_comes_back_once_and_to_its_owner() {
         let in_flight = in_flight();
         assert!(
             !in_flight.take_back(2, 7) && !in_flight.take_back(2, 0) && !in_flight.take_back(9, 7)
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_dropped_is_taken_once_and_by_its_owner() {
+    fn a_dropped_element_is_taken_once_and_by_its_owner() {
         let in_flight = in_flight();
         assert!(!in_flight.has_dropped() && in_flight.take_dropped(7).is_empty());
         in_flight.note_dropped(&[3, 1], 7);

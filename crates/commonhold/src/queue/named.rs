@@ -150,14 +150,14 @@ impl<'q> NamedQueue<'q> {
     fn pull_in(&self, lane: &LaneGuard<'_>, one: &mut One<'q>) -> Result<Option<Element<'q>>> {
         one.owner = lane.me().bits();
         let ring = self.queue.ring(self.number);
-        self.or_what_is_aside(lane, || ring.pull(lane, 1, one))?;
+        self.pull_or_bring_back(lane, || ring.pull(lane, 1, one))?;
         Ok(one.element())
     }
 
     /// Pulls. If the queue is empty, sends elements that this process dropped earlier to the
     /// orphans, and pulls again.
     #[inline]
-    fn or_what_is_aside(
+    fn pull_or_bring_back(
         &self,
         lane: &LaneGuard<'_>,
         mut pull: impl FnMut() -> Result<usize>,
@@ -262,7 +262,7 @@ impl<'q> NamedQueue<'q> {
             return Err(self.foreign());
         }
         let (ids, ring) = (batch.take_ids(lane.me().bits()), self.queue.ring(self.number));
-        self.or_what_is_aside(lane, || {
+        self.pull_or_bring_back(lane, || {
             // Before the intent is armed: nothing is allocated between that and the commit.
             let most = usize::try_from(ring.len()).unwrap_or(max).min(max);
             ids.try_reserve(most).map_err(|_| self.no_memory(most))?;
@@ -303,10 +303,10 @@ impl<'q> NamedQueue<'q> {
             let _ = self.queue.tidy(lane);
             take(lane)
         };
-        let mut aside = self.queue.aside_until(deadline);
+        let mut wait_for_lock = self.queue.lock_waiter(deadline);
         loop {
             match event.wait(deadline, || self.queue.enter_to_try(), &mut look) {
-                Err(error) if error.lock_in_the_way().is_some() => aside(&error)?,
+                Err(error) if error.lock_in_the_way().is_some() => wait_for_lock(&error)?,
                 found => return found,
             }
         }

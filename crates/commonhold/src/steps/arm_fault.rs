@@ -94,8 +94,9 @@ pub fn strike(name: &'static str) -> io::Result<()> {
     }
 }
 
-/// The number of bytes, of `len`, that a call should ask for: a sixteenth if a short count is armed.
-/// Single bytes would take minutes where a file is sent always short. `shortened!` calls this.
+/// The number of bytes, of `len`, that a call should ask for: a sixteenth if a short count is
+/// armed. Single bytes would take minutes where all sends of a file are short. `shortened!` calls
+/// this.
 pub fn shorten(name: &'static str, len: usize) -> usize {
     match due(name) {
         Some(SHORT) => len.div_ceil(16),

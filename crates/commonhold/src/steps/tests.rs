@@ -59,7 +59,7 @@ fn the_table_of_faults_and_the_sources_agree() {
 
 /// The only test of this binary that arms anything: arming applies to the whole process.
 #[test]
-fn what_is_armed_happens() {
+fn armed_faults_happen() {
     let number = |name| strike(name).err().and_then(|error| error.raw_os_error());
     assert_eq!(number("backup.sync"), None);
     arm_fault("backup.sync:EIO:once:2,backup.duplicate:EMFILE:always:2").unwrap();

@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_of_other_kinds_come_back_and_tell_no_change() {
+    fn frames_of_other_kinds_come_back_and_report_no_change() {
         let frame =
             RawFrame { code: 0x201, key: b"one", value: b"and two", expires_ms: 5, offset: 64 };
         let mut bytes = vec![1, 2, 3];

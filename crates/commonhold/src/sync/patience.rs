@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_is_said_only_if_there_is_one() {
+    fn a_length_is_printed_only_if_there_is_one() {
         assert_eq!(Patience::new(Some(Duration::from_millis(300))).to_string(), "waited 300ms");
         assert_eq!(Patience::new(None).to_string(), "waited");
         assert_eq!(Patience::new(Some(Duration::MAX)).to_string(), "waited");

@@ -1,7 +1,7 @@
 //! A scenario of its own: pairs of a cache with a stream expire, and are removed a few at a time.
 
 use super::process::{Board, until};
-use super::scenario::{own, stream_tells_the_same, visit};
+use super::scenario::{own, stream_agrees, visit};
 use super::shape::Shape;
 use commonhold::map::{Cursor, Map, MapOptions};
 use commonhold::{Hold, Result};
@@ -68,7 +68,7 @@ pub fn the_rest_expires(hold: &Hold, board: &Board, at: usize) {
         go_round(&map).unwrap();
         (STAYING..STAYING + GOING).all(gone) && map.len().unwrap() == map.iter().count() as u64
     });
-    stream_tells_the_same(&map, "when pairs had expired");
+    stream_agrees(&map, "when pairs had expired");
     let (begun, done) = (board.get(at), board.get(at + 1));
     for id in 0..STAYING {
         let value = map.get(Shape::Cache.key(id)).unwrap();

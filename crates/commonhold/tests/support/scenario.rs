@@ -78,7 +78,7 @@ pub const ALL: &[Scenario] = &[
     whole("shadow-map", swap_in_shadow_maps, one_of_them_is_whole),
     whole("visits", open_and_close, visits_add_up),
     whole("care", care_for_the_hold, |_, _, _| ()),
-    whole("empty", fill_and_empty, whatever_is_left_is_right),
+    whole("empty", fill_and_empty, the_rest_is_right),
     whole("expiring", expiry::let_expire, expiry::the_rest_expires),
     whole("queue", messages::move_elements, messages::elements_are_conserved),
     whole("channel", messages::pass_messages, messages::messages_are_whole),
@@ -187,7 +187,7 @@ impl Scenario {
     #[track_caller]
     pub fn verify(&self, hold: &Hold, actor: u32, board: &Board, at: usize, when: &str) {
         if self.streams {
-            stream_tells_the_same(&hold.maps().open(self.map).unwrap(), when);
+            stream_agrees(&hold.maps().open(self.map).unwrap(), when);
         }
         match self.act {
             Act::Script(plan) => {
@@ -229,7 +229,7 @@ pub fn open(path: &Path, shape: Shape) -> (Hold, Map) {
 
 /// Whoever has followed the map from its beginning has what the map has. Nobody writes meanwhile.
 #[track_caller]
-pub fn stream_tells_the_same(map: &Map, when: &str) {
+pub fn stream_agrees(map: &Map, when: &str) {
     let follower = map.follow().unwrap();
     let beginning = StreamPosition { offset: 0, ..follower.position() };
     let end = follower.end().unwrap();
@@ -455,7 +455,7 @@ fn fill_and_empty(path: &Path, board: &Board, at: usize) -> Result<()> {
     Ok(())
 }
 
-fn whatever_is_left_is_right(hold: &Hold, board: &Board, at: usize) {
+fn the_rest_is_right(hold: &Hold, board: &Board, at: usize) {
     let Ok(map) = hold.maps().open(&own("emptied", at)) else { return };
     let (begun, done) = (board.get(at), board.get(at + 1));
     let mut count = 0;

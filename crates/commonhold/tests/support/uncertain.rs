@@ -173,7 +173,7 @@ pub fn verify(
     };
     let map = hold.maps().open_or_create(scenario.map, scenario.shape.options()).unwrap();
     if scenario.streams {
-        super::scenario::stream_tells_the_same(&map, when);
+        super::scenario::stream_agrees(&map, when);
     }
     expected(scenario.shape, &script, board, notes).verify(&map, when);
 }

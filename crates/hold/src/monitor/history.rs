@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_old_goes() {
+    fn old_samples_are_dropped() {
         let mut history = History::default();
         for second in 0..2 * SECONDS as u64 {
             let new = Buckets::of(&[(second + 1, 1)]);

@@ -49,16 +49,16 @@ impl Answer {
 /// The answer to a request for this path.
 pub fn answer(path: &[u8], observer: &Observer) -> Answer {
     match path {
-        b"/_hold/" => told(HTML, page::html(observer)),
+        b"/_hold/" => page_or_error(HTML, page::html(observer)),
         b"/_hold/page.css" => Answer::of(CSS, page::CSS),
         b"/_hold/page.js" => Answer::of(SCRIPT, page::SCRIPT),
-        b"/_hold/status.json" => told(JSON, status::json(observer)),
-        b"/metrics" => told(EXPOSITION, metrics::text(observer)),
+        b"/_hold/status.json" => page_or_error(JSON, status::json(observer)),
+        b"/metrics" => page_or_error(EXPOSITION, metrics::text(observer)),
         _ => Answer::plain(404).because("Available: /_hold/, /_hold/status.json and /metrics."),
     }
 }
 
-fn told(kind: &'static str, text: commonhold::Result<String>) -> Answer {
+fn page_or_error(kind: &'static str, text: commonhold::Result<String>) -> Answer {
     match text {
         Ok(text) => Answer::of(kind, text),
         Err(error) => Answer { keep: true, ..Answer::plain(503) }.because(&error.to_string()),

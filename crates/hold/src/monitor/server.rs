@@ -133,9 +133,9 @@ fn accept(listener: &Listener, observer: &Arc<Observer>, stopped: &UnixStream, i
 }
 
 /// Counts a connection while it lives.
-struct Seat(Arc<AtomicUsize>);
+struct OpenConnection(Arc<AtomicUsize>);
 
-impl Drop for Seat {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         // Relaxed, here and below: a number on its own.
         self.0.fetch_sub(1, Ordering::Relaxed);
@@ -144,7 +144,7 @@ impl Drop for Seat {
 
 fn receive(socket: OwnedFd, observer: &Arc<Observer>, open: &Arc<AtomicUsize>, is_local: bool) {
     let before = open.fetch_add(1, Ordering::Relaxed);
-    let seat = Seat(Arc::clone(open));
+    let counted = OpenConnection(Arc::clone(open));
     if before >= MOST {
         // It fits into any new socket.
         let _ = rustix::net::send(socket.as_fd(), BUSY, rustix::net::SendFlags::NOSIGNAL);
@@ -152,7 +152,7 @@ fn receive(socket: OwnedFd, observer: &Arc<Observer>, open: &Arc<AtomicUsize>, i
     }
     let observer = Arc::clone(observer);
     let run = move || {
-        let _seat = seat;
+        let _counted = counted;
         visit(&socket, &observer, is_local);
     };
     // Without a thread the client is not served.

@@ -48,10 +48,10 @@ pub fn text(stat: &MapStat) -> String {
         table.fact("evicted", count(stat.evicted));
     }
     if let Some(stream) = &stat.stream {
-        let told = shown(stream.end.offset);
+        let written = shown(stream.end.offset);
         table.fact(
             "stream",
-            format!("keeps {}, {told} written, to {}", shown(stream.bytes), stream.end),
+            format!("keeps {}, {written} written, to {}", shown(stream.bytes), stream.end),
         );
     }
     table.text()

@@ -20,7 +20,7 @@ const SETTLED: Duration = Duration::from_millis(200);
 const LARGE: usize = 32 << 20;
 
 #[test]
-fn it_says_where_it_listens_serves_and_leaves_nothing() {
+fn it_prints_its_addresses_serves_and_leaves_nothing() {
     let ground = site();
     for options in [&[][..], &["--workers", "3"], &["--loop", "uring", "--requests", "slab"]] {
         let serving = Serving::start(&ground, "public", options);

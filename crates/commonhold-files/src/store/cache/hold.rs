@@ -102,8 +102,8 @@ impl HoldCache {
     }
 
     /// Removes the doomed keys; false if `key` is still doomed.
-    fn settle(&self, key: &[u8]) -> bool {
-        self.shared.settle(key, |doomed| {
+    fn remove_doomed(&self, key: &[u8]) -> bool {
+        self.shared.remove_doomed(key, |doomed| {
             if let Some(bytes) = self.take_bytes(doomed) {
                 Cache::<()>::release(self, bytes);
                 // Relaxed: a number on its own.
@@ -154,7 +154,7 @@ impl Cache<()> for HoldCache {
     }
 
     fn insert(&self, tag: &Arc<Tag<()>>, value: Vec<u8>) -> Inserted<()> {
-        if !self.settle(tag.key()) {
+        if !self.remove_doomed(tag.key()) {
             return Inserted::Refused(Old::default());
         }
         let mut old = Old::default();

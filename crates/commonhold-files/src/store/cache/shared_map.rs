@@ -131,7 +131,7 @@ impl SharedMap {
     }
 
     /// Removes the doomed keys, each with `remove`; false if `key` is still doomed.
-    pub(in crate::store) fn settle(&self, key: &[u8], remove: impl Fn(&[u8])) -> bool {
+    pub(in crate::store) fn remove_doomed(&self, key: &[u8], remove: impl Fn(&[u8])) -> bool {
         if self.doomed_len.load(Ordering::Acquire) == 0 {
             return true;
         }

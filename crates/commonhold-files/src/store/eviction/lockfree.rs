@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_used_outlives_what_was_not() {
+    fn used_entries_outlive_unused_ones() {
         let fifo = S3Fifo::new(20);
         let tags: Vec<_> = (0..10).map(tag).collect();
         tags.iter().for_each(|tag| fifo.added(tag));
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_back_begins_in_the_main_queue() {
+    fn a_returning_entry_begins_in_the_main_queue() {
         let fifo = S3Fifo::new(10);
         (0..10).map(tag).for_each(|tag| fifo.added(&tag));
         let keep: Vec<_> = (10..20).map(tag).collect();

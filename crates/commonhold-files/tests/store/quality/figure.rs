@@ -127,7 +127,7 @@ fn draw(panels: &[Panel], path: &Path) {
 }
 
 #[test]
-#[ignore = "writes docs/figures/cache-quality.svg, and prints the table beside it"]
+#[ignore = "writes docs/figures/cache-quality.svg, and prints the table next to it"]
 fn figure() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/figures");
     std::fs::create_dir_all(&folder).unwrap();

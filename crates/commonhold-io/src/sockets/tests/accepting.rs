@@ -8,7 +8,7 @@ use std::thread;
 
 suite![
     accepts_a_flood,
-    what_it_accepts_is_nonblocking_and_close_on_exec,
+    accepted_sockets_are_nonblocking_and_close_on_exec,
     accepts_nothing_while_paused,
     shut_ends_an_accept,
     accepting_on_what_does_not_listen_is_reported_once,
@@ -45,7 +45,7 @@ fn accepts_a_flood<D: Driver<Parts>>(mut driver: D) {
     nothing(&mut driver);
 }
 
-fn what_it_accepts_is_nonblocking_and_close_on_exec<D: Driver<Parts>>(mut driver: D) {
+fn accepted_sockets_are_nonblocking_and_close_on_exec<D: Driver<Parts>>(mut driver: D) {
     let (listener, address) = listen(&mut driver);
     driver.accept(listener);
     let _caller = TcpStream::connect(address).unwrap();

@@ -29,13 +29,13 @@ fn each_word_names_its_driver() {
 }
 
 #[test]
-fn another_word_is_told_the_right_ones() {
+fn an_unknown_word_gets_the_list_of_known_ones() {
     let error = "x".parse::<LoopKind>().unwrap_err();
     assert_eq!(error.to_string(), "'x': expected one of epoll, pool, uring");
 }
 
 #[test]
-fn falls_back_to_epoll_and_says_why() {
+fn falls_back_to_epoll_and_reports_why() {
     // A thread of its own: the filter stays in force for its thread.
     let chosen = thread::spawn(|| {
         forbid_io_uring();

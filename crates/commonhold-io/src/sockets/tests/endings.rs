@@ -14,7 +14,7 @@ suite![
     finish_waits_for_the_send_that_is_outstanding,
     finish_is_harmless_where_there_is_nothing_to_finish,
     a_finished_tcp_socket_loses_nothing,
-    what_was_to_be_finished_is_when_it_is_shut,
+    a_pending_finish_completes_when_the_socket_is_shut,
     shut_gives_back_what_is_outstanding,
     shut_before_a_turn_gives_back_what_was_given,
     shut_without_operations_closes_at_once,
@@ -182,7 +182,7 @@ fn a_finished_tcp_socket_loses_nothing<D: Driver<Parts>>(mut driver: D) {
     assert_eq!(reader.join().unwrap().unwrap(), taken);
 }
 
-fn what_was_to_be_finished_is_when_it_is_shut<D: Driver<Parts>>(mut driver: D) {
+fn a_pending_finish_completes_when_the_socket_is_shut<D: Driver<Parts>>(mut driver: D) {
     let (ours, mut theirs) = pair();
     // A forked child would have such a copy.
     let _copy = ours.try_clone().unwrap();

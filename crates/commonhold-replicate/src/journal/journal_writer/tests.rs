@@ -49,7 +49,7 @@ impl Kept {
 /// The next file does not take the path before it has reached the announced position, also if
 /// the current one is lost.
 #[test]
-fn what_was_said_to_be_durable_is_in_whatever_takes_the_path() {
+fn durable_changes_are_in_every_file_that_takes_the_path() {
     let kept = Kept::new();
     let mut writer = kept.writer();
     let mut next = FileWriter::begin(&kept.map, &kept.path()).unwrap();
@@ -71,7 +71,7 @@ fn what_was_said_to_be_durable_is_in_whatever_takes_the_path() {
 
 /// A waiting process may have read the position although the call that announces it fails.
 #[test]
-fn what_was_announced_counts_though_the_announcement_has_failed() {
+fn an_announcement_counts_even_if_the_call_failed() {
     let kept = Kept::new();
     let mut writer = kept.writer();
     let mut next = FileWriter::begin(&kept.map, &kept.path()).unwrap();
@@ -98,7 +98,7 @@ fn what_was_announced_counts_though_the_announcement_has_failed() {
 
 /// On a full disk the next file would otherwise keep the room that the current one needs.
 #[test]
-fn who_cannot_write_gives_up_the_next_file() {
+fn a_writer_that_cannot_write_abandons_the_next_file() {
     let kept = Kept::new();
     let mut writer = kept.writer();
     kept.fill();

@@ -106,7 +106,7 @@ suite!(by_words, words);
 suite!(by_the_machine, raw);
 
 #[test]
-fn what_is_read_is_appended() {
+fn bytes_read_are_appended() {
     let mut shared = Shared::new(16);
     let mut out = vec![9];
     // SAFETY: the buffer is long enough.

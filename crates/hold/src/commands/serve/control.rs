@@ -90,8 +90,8 @@ impl Supervisor {
 
     /// Reports that this worker serves.
     pub fn tell_ready(&self) -> Result<()> {
-        let told = retry_on_intr(|| rustix::net::send(&self.0, &[1], SendFlags::NOSIGNAL));
-        told.map(drop).map_err(|error| failed("report to the supervisor", error))
+        let sent = retry_on_intr(|| rustix::net::send(&self.0, &[1], SendFlags::NOSIGNAL));
+        sent.map(drop).map_err(|error| failed("report to the supervisor", error))
     }
 
     /// The supervisor's word, with a wait of at most `time`. Once the supervisor is gone, always

@@ -48,11 +48,11 @@ pub fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     let directory = directory.map_err(|error| failed(&args.place, error))?;
     let layout = args.layout.layout(None);
     let spinner = progress::of_bytes(&output, None);
-    let mut told = |files: u64, bytes: u64| {
+    let mut progress = |files: u64, bytes: u64| {
         spinner.set_position(bytes);
         spinner.set_message(things(files, "file", "files"));
     };
-    let imported = import(&directory, &*layout, &args.database, &mut told);
+    let imported = import(&directory, &*layout, &args.database, &mut progress);
     let (files, bytes) = imported.map_err(|error| failed(&args.database, error))?;
     spinner.finish_and_clear();
     let (count, size) = (things(files, "file", "files"), shown(bytes));

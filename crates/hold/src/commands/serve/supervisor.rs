@@ -102,9 +102,9 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
 fn watch() -> Result<Receiver<i32>> {
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGCHLD]);
     let mut signals = signals.map_err(|error| Failure::failed(format!("signals: {error}")))?;
-    let (tell, told) = channel();
-    thread::spawn(move || signals.forever().try_for_each(|signal| tell.send(signal)));
-    Ok(told)
+    let (sender, receiver) = channel();
+    thread::spawn(move || signals.forever().try_for_each(|signal| sender.send(signal)));
+    Ok(receiver)
 }
 
 fn listen(args: &Args) -> Result<Vec<Listener>> {
@@ -145,7 +145,7 @@ fn tell(
         }
     }
     if let Some(monitor) = monitor {
-        say(output, &format!("figures: {}", monitor.url()));
+        say(output, &format!("status page: {}", monitor.url()));
     }
     Ok(())
 }

@@ -28,7 +28,7 @@ impl WaitForSpace<'_> {
         }
         // Later than the clock can express: without limit.
         let deadline = self.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let mut told = String::new();
+        let mut printed = String::new();
         loop {
             let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
             let turn = left.unwrap_or(LONG).min(LONG);
@@ -40,9 +40,9 @@ impl WaitForSpace<'_> {
                 return Ok(Some(got));
             }
             let text = in_the_way()?;
-            if turn == LONG && text != told && !self.output.is_quiet() {
+            if turn == LONG && text != printed && !self.output.is_quiet() {
                 note(&format!("waiting: {text}"));
-                told = text;
+                printed = text;
             }
         }
     }

@@ -9,9 +9,9 @@ use commonhold_io::reports::Report;
 use serde_json::Value;
 
 /// Name, kind, help, field and factor.
-type Figure = (&'static str, Kind, &'static str, &'static str, f64);
+type Metric = (&'static str, Kind, &'static str, &'static str, f64);
 
-const REPLICA: [Figure; 9] = [
+const REPLICA: [Metric; 9] = [
     ("hold_replica_connected", Gauge, "Whether a replica is connected.", "connected", 1.0),
     (
         "hold_replica_ready",
@@ -59,7 +59,7 @@ const REPLICA: [Figure; 9] = [
     ),
 ];
 
-const FOLLOWER: [Figure; 2] = [
+const FOLLOWER: [Metric; 2] = [
     (
         "hold_origin_replica_lag_bytes",
         Gauge,
@@ -76,7 +76,7 @@ const FOLLOWER: [Figure; 2] = [
     ),
 ];
 
-const JOURNAL: [Figure; 2] = [
+const JOURNAL: [Metric; 2] = [
     ("hold_journal_file_bytes", Gauge, "Bytes of a journal's file.", "bytes", 1.0),
     ("hold_journal_compactions_total", Counter, "Compactions of a journal.", "compactions", 1.0),
 ];
@@ -97,8 +97,8 @@ fn labels(report: &Report) -> Labels<'_> {
 pub fn write(text: &mut Text, inventory: &Inventory) {
     let of =
         |what: &'static str| inventory.reports.iter().filter(move |report| report.what == what);
-    for (figures, what) in [(&REPLICA[..], "replica"), (&JOURNAL[..], "journal")] {
-        for &(name, kind, help, field, times) in figures {
+    for (metrics, what) in [(&REPLICA[..], "replica"), (&JOURNAL[..], "journal")] {
+        for &(name, kind, help, field, times) in metrics {
             let samples =
                 of(what).filter_map(|r| Some((labels(r), number(&r.says, field, times)?)));
             text.family(name, kind, help, samples);

@@ -12,9 +12,9 @@ const ENDS_US: [u64; 17] = [
 ];
 const DURATION: &str = "hold_server_request_duration_seconds";
 
-type Figure<T> = (&'static str, &'static str, fn(&T) -> u64);
+type Metric<T> = (&'static str, &'static str, fn(&T) -> u64);
 
-const COUNTERS: [Figure<Sum>; 11] = [
+const COUNTERS: [Metric<Sum>; 11] = [
     ("hold_server_requests_total", "Answered requests.", |s| s.counts.requests),
     ("hold_server_hits_total", "Answers from the cache.", |s| s.counts.hits),
     ("hold_server_misses_total", "Answers with contents that were not in the cache.", |s| {
@@ -38,7 +38,7 @@ const COUNTERS: [Figure<Sum>; 11] = [
     }),
 ];
 
-const GAUGES: [Figure<Sum>; 5] = [
+const GAUGES: [Metric<Sum>; 5] = [
     ("hold_server_workers", "Workers that report.", |s| s.workers),
     ("hold_server_open_connections", "Open connections.", |s| s.counts.open),
     ("hold_server_cache_entries", "Contents in the cache.", |s| s.cache.entries),
@@ -48,7 +48,7 @@ const GAUGES: [Figure<Sum>; 5] = [
     }),
 ];
 
-const OF_WORKERS: [(Figure<Worker>, Kind); 3] = [
+const OF_WORKERS: [(Metric<Worker>, Kind); 3] = [
     (
         ("hold_server_worker_requests_total", "Requests that one worker answered.", |w| {
             w.says.counts.requests
@@ -73,8 +73,8 @@ const OF_WORKERS: [(Figure<Worker>, Kind); 3] = [
 
 pub fn write(text: &mut Text, workers: &Workers) {
     let sums = workers.sums();
-    for (figures, kind) in [(&COUNTERS[..], Kind::Counter), (&GAUGES[..], Kind::Gauge)] {
-        for (name, help, value) in figures {
+    for (metrics, kind) in [(&COUNTERS[..], Kind::Counter), (&GAUGES[..], Kind::Gauge)] {
+        for (name, help, value) in metrics {
             let samples =
                 sums.iter().map(|(place, sum)| (vec![("server", &**place)], value(sum) as f64));
             text.family(name, kind, help, samples);

@@ -10,9 +10,9 @@ use commonhold::map::{MapMode, MapStat};
 use commonhold::queue::NamedQueueStat;
 
 /// Name, kind, help and value of a metric.
-type Figure<T> = (&'static str, Kind, &'static str, fn(&T) -> f64);
+type Metric<T> = (&'static str, Kind, &'static str, fn(&T) -> f64);
 
-const HOLD: [Figure<HoldStat>; 7] = [
+const HOLD: [Metric<HoldStat>; 7] = [
     ("hold_memory_bytes", Gauge, "Memory or disk space that the hold takes.", |h| {
         h.memory_bytes as f64
     }),
@@ -24,14 +24,14 @@ const HOLD: [Figure<HoldStat>; 7] = [
     ("hold_maps", Gauge, "Maps.", |h| h.maps.into()),
 ];
 
-const MAP: [Figure<MapStat>; 4] = [
+const MAP: [Metric<MapStat>; 4] = [
     ("hold_map_pairs", Gauge, "Pairs of a map.", |m| m.len as f64),
     ("hold_map_index_bytes", Gauge, "Bytes of a map's index.", |m| m.index_bytes as f64),
     ("hold_map_record_bytes", Gauge, "Bytes of a map's records.", |m| m.record_bytes as f64),
     ("hold_map_load_ratio", Gauge, "Share of a map's slots in use, 0 to 1.", |m| m.load),
 ];
 
-const CACHE: [Figure<MapStat>; 4] = [
+const CACHE: [Metric<MapStat>; 4] = [
     ("hold_map_hits_total", Counter, "Look-ups in a cache that found a pair.", |m| m.hits as f64),
     ("hold_map_misses_total", Counter, "Look-ups in a cache that found none.", |m| m.misses as f64),
     ("hold_map_expired_total", Counter, "Pairs of a cache that expired and were removed.", |m| {
@@ -42,7 +42,7 @@ const CACHE: [Figure<MapStat>; 4] = [
     }),
 ];
 
-const NAMED_QUEUE: [Figure<NamedQueueStat>; 3] = [
+const NAMED_QUEUE: [Metric<NamedQueueStat>; 3] = [
     ("hold_queue_length", Gauge, "Elements in a named queue.", |q| q.len as f64),
     ("hold_queue_pushed_total", Counter, "Elements pushed, including the initial ones.", |q| {
         q.pushed as f64
@@ -50,7 +50,7 @@ const NAMED_QUEUE: [Figure<NamedQueueStat>; 3] = [
     ("hold_queue_pulled_total", Counter, "Elements pulled.", |q| q.pulled as f64),
 ];
 
-const CHANNEL: [Figure<ChannelStat>; 5] = [
+const CHANNEL: [Metric<ChannelStat>; 5] = [
     ("hold_channel_sent_messages_total", Counter, "Messages ever sent.", |c| c.sequence as f64),
     ("hold_channel_sent_bytes_total", Counter, "Bytes ever sent, with headers and fillers.", |c| {
         c.sent_bytes as f64
@@ -69,7 +69,7 @@ const CHANNEL: [Figure<ChannelStat>; 5] = [
     ),
 ];
 
-const CONSUMER: [Figure<ConsumerInfo>; 3] = [
+const CONSUMER: [Metric<ConsumerInfo>; 3] = [
     (
         "hold_channel_consumer_lag_messages",
         Gauge,
@@ -87,7 +87,7 @@ const CONSUMER: [Figure<ConsumerInfo>; 3] = [
     ),
 ];
 
-const LOG: [Figure<LogStat>; 7] = [
+const LOG: [Metric<LogStat>; 7] = [
     ("hold_log_lines_total", Counter, "Lines written, including dropped ones.", |l| {
         l.used.iter().map(|ring| ring.lines as f64).sum()
     }),
