@@ -43,7 +43,7 @@ Examples:
   hold demo
 
 Exit codes:
-    0    success; the answer is yes
+  0    success; the answer is yes
   1    the answer is no: for example, a key is absent, a condition is false, a queue is empty, a
        wait timed out, records were skipped, or a check found problems
   2    the command line is invalid

@@ -17,9 +17,9 @@ Examples:
   hold check ./shop.hold --format json
   hold check shop -q || hold backup shop shop.backup
 
-Writers wait during the check; readers do not.
+Writers wait during the check. Readers do not wait.
 
-Exit codes: 0 undamaged; 1 damaged (the problems are listed); 2, 3 see 'hold help'";
+Exit codes: 0 the hold is undamaged; 1 it is damaged (the problems are listed); 2, 3 see 'hold help'";
 
 /// Options of `hold check`.
 #[derive(clap::Args, Debug)]

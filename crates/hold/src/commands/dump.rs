@@ -31,7 +31,7 @@ Examples:
 The extension of the output file selects the format (.csv .tsv .tab .json .jsonl .ndjson .nul).
 For other names, and for standard output, --format selects it; the default is tsv. With -o,
 --format json also selects JSON for the report.
-    csv   RFC 4180; bytes that are not UTF-8 are an error without --raw
+  csv   RFC 4180; bytes that are not UTF-8 are an error without --raw
   tsv   key, tab, value, with backslash escapes \\t \\n \\r \\0 \\\\ \\xHH; any bytes
   json  one object per line, {\"key\": ..., \"value\": ...}; any bytes ({\"base64\": ...} if not UTF-8)
   nul   key NUL value NUL ...; NUL bytes in a key or value are an error

@@ -39,7 +39,7 @@ The extension of the file name selects the format (.csv .tsv .tab .json .jsonl .
 other names, and for standard input, --format selects it; the default is tsv. --format json also
 selects JSON for the report.
   csv   RFC 4180; quoted fields may contain commas, quotes and newlines
-    tsv   key, tab, value, with backslash escapes \\t \\n \\r \\0 \\\\ \\xHH
+  tsv   key, tab, value, with backslash escapes \\t \\n \\r \\0 \\\\ \\xHH
   json  one object per line, {\"key\": ..., \"value\": ...}; {\"base64\": ...} stands for bytes;
         numbers, lists and other objects are stored as their JSON text
   nul   key NUL value NUL ...

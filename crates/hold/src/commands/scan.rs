@@ -16,8 +16,8 @@ Examples:
 
 Each line has a key, a tab and a value. The order of pairs is arbitrary. A pair that exists for
 the whole time is printed exactly once, even while other processes write. In text output,
-backslash escapes stand for control
-characters and for bytes that are not UTF-8 (\\t \\n \\r \\0 \\\\ \\xHH).";
+backslash escapes stand for control characters and for bytes that are not UTF-8
+(\\t \\n \\r \\0 \\\\ \\xHH).";
 
 /// Options of `hold scan`.
 #[derive(clap::Args, Debug)]

@@ -37,8 +37,8 @@ If the disk is full or fails, the journal reports this on standard error and in 
 retries. The map remains usable. After a signal, the command writes and syncs all changes, and
 then exits.
 
-Exit codes: 0 stopped by a signal, and all changes are durable, or the map is rebuilt; 2, 3 see
-'hold help'";
+Exit codes: 0 the map is rebuilt, or a signal stopped the command and all changes are durable; 2,
+3 see 'hold help'";
 
 /// Options of `hold journal`.
 #[derive(clap::Args, Debug)]

@@ -20,14 +20,15 @@ Examples:
 
 The command creates the hold and the map if they do not exist. Programs read the map like any
 other map. They cannot write to it; they write to the origin's map instead. When the replica
-receives the whole map, the new contents become visible all at once, when they are complete.
+receives the whole map, the new contents become visible all at once, after they are complete.
 
 If the origin is unavailable, the map does not change, and the replica retries every few seconds.
 You can therefore start a replica before its origin. A replica resumes where it stopped, even
 after it was killed. It reports lost and restored connections on standard error. Only one replica
 at a time can write to a map.
 
-With --once, the command exits when the map has the state that the origin's map had at the start.
+With --once, the command exits when its map has the state that the origin's map had when the
+command began.
 The copy remains; run the same command again to update it.
 
 TCP is not encrypted: between machines, use a tunnel.
