@@ -52,7 +52,8 @@ Examples:
   hold pop shop lists fruit --count 3           # the last value first, one per line
   hold pop shop lists fruit --format json       # {\"value\": \"pear\"}
 
-Exit codes: 0 the list had the requested number; 1 it had fewer (no message); 2, 3 see 'hold help'";
+Exit codes: 0 the list had the requested number of values; 1 it had fewer (no message); 2, 3 see
+'hold help'";
 
 /// Examples of `hold shift`.
 pub const SHIFT_EXAMPLES: &str = "\
@@ -61,7 +62,8 @@ Examples:
   hold shift shop lists fruit --count 3         # the first three, one per line
   hold shift shop lists fruit --format json     # {\"value\": \"apple\"}
 
-Exit codes: 0 the list had the requested number; 1 it had fewer (no message); 2, 3 see 'hold help'";
+Exit codes: 0 the list had the requested number of values; 1 it had fewer (no message); 2, 3 see
+'hold help'";
 
 /// An end of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

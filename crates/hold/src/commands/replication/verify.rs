@@ -25,7 +25,8 @@ and prints the keys that differ. It reads the whole map from the origin into mem
 the comparison for keys that change meanwhile. It also prints a digest of each map. Equal maps
 have equal digests, even on different machines.
 
-Exit codes: 0 the maps are equal; 1 keys differ, or changed too often to compare; 2, 3 see 'hold help'";
+Exit codes: 0 the maps are equal; 1 keys differ, or changed too often to compare; 2, 3 see
+'hold help'";
 
 /// Options of `hold verify`.
 #[derive(clap::Args, Debug)]
