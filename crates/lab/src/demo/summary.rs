@@ -82,18 +82,19 @@ impl Summary<'_> {
     fn paragraph(&self) -> String {
         let Audit { records, edits, recovered, check, .. } = self.audit;
         let verdict = if self.passed() {
-            "Nothing was lost, nothing was torn, no process hung."
+            "Nothing was lost, nothing was torn, and no process hung."
         } else {
-            "THIS IS WRONG and must not happen:"
+            "FAILED: this must not happen:"
         };
         format!(
-            "Summary: {} names of Unicode characters went into a hold in {:.2} s and took \
-             {} of shared memory, {:.0} bytes per pair. {READERS} reading and {WRITERS} writing \
-             processes shared it, without a server. Writer {STOPPED} was stopped for {} and \
-             writer {KILLED} killed, each at an arbitrary instruction; {} {} The processes made \
-             {} reads, each proved by its checksum ({} wrong), and {} edits were acknowledged. At \
-             the end every record was compared with the edits that its writer had acknowledged: \
-             {}{} `hold check` found {} records allocated and {} reachable. {verdict}",
+            "Summary: {} names of Unicode characters were loaded into a hold in {:.2} s. They use \
+             {} of shared memory, or {:.0} bytes per pair. {READERS} reading and {WRITERS} writing \
+             processes shared the hold, without a server. Writer {STOPPED} was stopped for {}, and \
+             writer {KILLED} was killed, each at an arbitrary instruction; {} {} The processes \
+             made {} reads, each verified by its checksum ({} wrong), and {} acknowledged edits. \
+             At the end, every record was compared with the edits that its writer had \
+             acknowledged: {}{} `hold check` found {} records allocated and {} reachable. \
+             {verdict}",
             HumanCount(*records),
             self.load_seconds,
             HumanBytes(self.memory_bytes),
@@ -127,8 +128,8 @@ impl Summary<'_> {
             return format!("Writer {SPARED} made {} edits meanwhile.", HumanCount(spared_edits));
         }
         format!(
-            "Writer {STOPPED} happened to be inside a write, so writer {SPARED} waited {} for \
-             that segment to be free: a stopped writer delays writers, never readers.",
+            "Writer {STOPPED} was stopped during a write, so writer {SPARED} waited {} for its \
+             lock: a stopped writer can delay writers, but never readers.",
             show(spared_waited_ns)
         )
     }

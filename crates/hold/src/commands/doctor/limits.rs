@@ -21,8 +21,8 @@ fn file_size_of(limit: Option<u64>) -> Finding {
         Some(bytes) => Finding::warn(
             NAME,
             shown(bytes),
-            "No hold grows beyond it: writers get the error 'full' although the disk has room.",
-            "Raise it with 'ulimit -f unlimited', in limits.conf or by LimitFSIZE= in the unit.",
+            "No hold can grow beyond it: writers get the error 'full' although the disk has room.",
+            "Raise it with 'ulimit -f unlimited', in limits.conf, or with LimitFSIZE= in the unit.",
         ),
     }
 }
@@ -41,7 +41,7 @@ fn address_space_of(limit: Option<u64>) -> Finding {
         Some(bytes) if bytes > 2 * RESERVATION => Finding::ok(
             NAME,
             shown(bytes),
-            "Room for the reservations of some holds of the usual size (64 GiB each).",
+            "There is room for the reservations of some holds of the usual size (64 GiB each).",
         ),
         Some(bytes) => Finding::warn(
             NAME,

@@ -58,7 +58,7 @@ fn file_system(name: &str, directory: &Path) -> Finding {
         return Finding::warn(
             title,
             "not listed in /proc/self/mountinfo",
-            "The trial below shows whether it can carry a hold.",
+            "The trial below shows whether holds work there.",
             "Mount /proc in the sandbox.",
         );
     };
@@ -67,15 +67,15 @@ fn file_system(name: &str, directory: &Path) -> Finding {
         kind if is_foreign(kind) => Finding::fail(
             title,
             seen,
-            "It cannot carry a hold: its memory is not shared between all users, or locks, links \
-             or allocation do not work there (docs/operations/environment.md has the list).",
-            "Use a tmpfs or a local file system such as ext4, xfs or btrfs; in a container, a \
-             volume rather than the image's own root.",
+            "Holds do not work there: its memory is not shared between all users, or locks, links \
+             or allocation do not work (docs/operations/environment.md has the list).",
+            "Use a tmpfs or a local file system such as ext4, xfs or btrfs. In a container, use a \
+             volume instead of the image's root.",
         ),
         "tmpfs" | "ramfs" if !bare => Finding::ok(
             title,
             seen,
-            "It is memory: a restart of the system deletes the holds in it.",
+            "It is in memory: a restart of the system deletes the holds in it.",
         ),
         kind if bare && kind != "tmpfs" => Finding::warn(
             title,
@@ -83,7 +83,7 @@ fn file_system(name: &str, directory: &Path) -> Finding {
             "Holds with bare names belong in memory; here they are written to a disk.",
             "Point COMMONHOLD_DIR at a directory on a tmpfs, such as /dev/shm.",
         ),
-        _ => Finding::ok(title, seen, "It can carry holds."),
+        _ => Finding::ok(title, seen, "Holds work there."),
     }
 }
 

@@ -24,26 +24,26 @@ pub fn remove_ipc(home: &Path) -> Finding {
         return Finding::ok(NAME, "holds are not in /dev/shm", "logind leaves them alone.");
     }
     if !Path::new("/run/systemd/system").exists() {
-        return Finding::ok(NAME, "systemd does not run here", "Holds stay at logout.");
+        return Finding::ok(NAME, "systemd does not run here", "Holds remain after logout.");
     }
     if uid < FIRST_PERSON {
         return Finding::ok(NAME, format!("user {uid} is a system user"), "logind exempts them.");
     }
     if lingers(uid) {
-        return Finding::ok(NAME, format!("user {uid} lingers"), "Holds stay at logout.");
+        return Finding::ok(NAME, format!("user {uid} lingers"), "Holds remain after logout.");
     }
     let (setting, source) = setting();
     let seen = format!("RemoveIPC={} ({source})", if setting { "yes" } else { "no" });
     if !setting {
-        return Finding::ok(NAME, seen, "Holds stay at logout.");
+        return Finding::ok(NAME, seen, "Holds remain after logout.");
     }
     Finding::warn(
         NAME,
         seen,
-        "When your last session ends, logind deletes your files in /dev/shm, holds too; programs \
-         that have them open continue, new ones find no hold.",
-        "Do one of these: run services as a system user; 'loginctl enable-linger'; RemoveIPC=no \
-         in /etc/systemd/logind.conf.d/; keep holds elsewhere, by COMMONHOLD_DIR.",
+        "When your last session ends, logind deletes your files in /dev/shm, including holds. \
+         Programs that have a hold open continue; other programs do not find it.",
+        "Run services as a system user, run 'loginctl enable-linger', set RemoveIPC=no in \
+         /etc/systemd/logind.conf.d/, or set COMMONHOLD_DIR to another directory.",
     )
 }
 
