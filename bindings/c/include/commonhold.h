@@ -1,6 +1,6 @@
 /*
- * Commonhold: one file of memory, a hold, that many processes share. Maps, queues, channels and
- * logs inside it are used at memory speed by any process, in any language, without a server.
+ * A hold is a memory-mapped file that many processes share. Processes in any supported language use
+ * its maps, queues, channels and logs at memory speed, without a server.
  *
  *     ch_error error;
  *     ch_hold *hold;
