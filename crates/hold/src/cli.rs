@@ -43,8 +43,8 @@ Examples:
   hold demo
 
 Exit codes:
-  0    success; the answer is yes
-  1    the answer is no: for example, a key is absent, a condition is false, a queue is empty, a
+  0    success, or a positive result
+  1    a negative result: for example, a key is absent, a condition is false, a queue is empty, a
        wait timed out, records were skipped, or a check found problems
   2    the command line is invalid
   3    the command failed; a message on standard error gives the reason
@@ -179,7 +179,7 @@ pub enum Subcommand {
     /// Print the keys and values of a map
     #[command(after_help = flowing(scan::EXAMPLES))]
     Scan(scan::Args),
-    /// Store the pairs in a CSV, TSV, JSON Lines or NUL-separated file
+    /// Load pairs from a CSV, TSV, JSON Lines or NUL-separated file into a map
     #[command(after_help = flowing(load::EXAMPLES))]
     Load(load::Args),
     /// Write all pairs in a map as CSV, TSV, JSON Lines or NUL-separated text
@@ -191,7 +191,7 @@ pub enum Subcommand {
     /// Send messages from one process to all consumers
     #[command(after_help = flowing(channel::EXAMPLES))]
     Channel(channel::Args),
-    /// Write log lines from many processes, and collect them in order of time
+    /// Write log lines from many processes, and collect them in chronological order
     #[command(after_help = flowing(log::EXAMPLES))]
     Log(log::Args),
     /// Print the changes to a map as they happen
@@ -206,7 +206,7 @@ pub enum Subcommand {
     /// Follow an origin, and serve its map to other replicas
     #[command(after_help = flowing(relay::EXAMPLES))]
     Relay(relay::Args),
-    /// Compare a replica with its origin, pair by pair, while both continue
+    /// Compare a replica with its origin, pair by pair, while both keep running
     #[command(after_help = flowing(verify::EXAMPLES))]
     Verify(verify::Args),
     /// Record a map's changes in a file, and rebuild the map after a system crash
@@ -248,7 +248,7 @@ pub enum Subcommand {
     /// Check this machine and recommend changes
     #[command(after_help = flowing(doctor::EXAMPLES))]
     Doctor(doctor::Args),
-    /// Show processes that share a hold while one is stopped and another is killed
+    /// Run several processes that share a hold, and stop one and kill another
     #[cfg(feature = "lab")]
     Demo(demo::Args),
     /// Measure the speed of maps, channels, queues and logs on this machine

@@ -130,7 +130,7 @@ fn wrong_bodies_are_found_and_named() {
         ("http", Manner::WrongBit, "are not those of the file"),
         ("http", Manner::OtherFile, "are not those of the file"),
         ("http", Manner::Truncated, "the connection was closed after"),
-        ("http", Manner::TooLong, "1 byte came after the answer"),
+        ("http", Manner::TooLong, "1 byte came after the response"),
         ("simple", Manner::WrongBit, "are not those of the file"),
         ("simple", Manner::OtherFile, "are not those of the file"),
         ("simple", Manner::Truncated, " bytes, got "),
@@ -145,14 +145,14 @@ fn wrong_bodies_are_found_and_named() {
 #[test]
 fn servers_that_say_nothing_right_are_found() {
     for (protocol, manner, wanted) in [
-        ("http", Manner::ClosesAtOnce, "was closed without an answer"),
+        ("http", Manner::ClosesAtOnce, "was closed without a response"),
         ("simple", Manner::ClosesAtOnce, " bytes, got 0"),
         ("http", Manner::Resets, "reset"),
         ("simple", Manner::Resets, "reset"),
-        ("http", Manner::Stalls, "no answer within 500ms (--timeout)"),
-        ("simple", Manner::Stalls, "no answer within 500ms (--timeout)"),
+        ("http", Manner::Stalls, "no response within 500ms (--timeout)"),
+        ("simple", Manner::Stalls, "no response within 500ms (--timeout)"),
         ("simple", Manner::StaysOpen, "within 500ms (--timeout)"),
-        ("http", Manner::OtherWords, "the answer is not HTTP"),
+        ("http", Manner::OtherWords, "the response is not HTTP"),
         ("http", Manner::Fails, "expected the status 200, got 503"),
         ("http", Manner::NoLength, "no Content-Length"),
     ] {

@@ -19,7 +19,7 @@ pub enum Format {
     Json,
     /// Comma-separated values (pairs only)
     Csv,
-    /// Tab-separated values with backslash escapes, exact for any bytes (pairs only)
+    /// Tab-separated values with backslash escapes that preserve all bytes (pairs only)
     Tsv,
     /// key NUL value NUL ... (pairs and keys only)
     Nul,

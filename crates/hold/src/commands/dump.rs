@@ -36,9 +36,9 @@ For other names, and for standard output, --format selects it; the default is ts
   json  one object per line, {\"key\": ..., \"value\": ...}; any bytes ({\"base64\": ...} if not UTF-8)
   nul   key NUL value NUL ...; NUL bytes in a key or value are an error
 
-Without --frozen, other processes may write during the dump. A pair that exists for the whole time
-is dumped exactly once, and any other pair at most once. 'hold backup' writes a consistent copy of
-all maps, and writers do not wait while it writes the file.";
+Without --frozen, other processes may write during the dump. A pair that exists throughout the
+dump is written exactly once, and any other pair at most once. 'hold backup' writes a consistent
+copy of all maps, and writers do not wait while it writes the file.";
 
 /// Options of `hold dump`.
 #[derive(clap::Args, Debug)]

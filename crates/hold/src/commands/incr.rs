@@ -35,7 +35,7 @@ pub struct Args {
     #[arg(value_name = "BY", default_value_t = 1, allow_negative_numbers = true)]
     by: i64,
 
-    /// Add to a number in decimal text, as stored by 'hold set', instead of to a counter
+    /// Treat the value as a number in decimal text, as stored by 'hold set', not as a counter
     #[arg(long)]
     text: bool,
 

@@ -14,9 +14,9 @@ Examples:
   hold keys shop prices --format nul | xargs -0 -n 1 echo
   hold keys shop prices --cursor 0 --limit 1000 --format json   # a page, and the next cursor
 
-The order of keys is arbitrary. A key that exists for the whole time is printed exactly once, even
-while other processes write. In text output, backslash escapes stand for control characters and for
-bytes that are not UTF-8 (\\t \\n \\r \\0 \\\\ \\xHH).";
+The order of keys is arbitrary. A key that exists throughout the scan is printed exactly once,
+even while other processes write. In text output, backslash escapes stand for control characters
+and for bytes that are not UTF-8 (\\t \\n \\r \\0 \\\\ \\xHH).";
 
 /// Options of `hold keys`.
 #[derive(clap::Args, Debug)]

@@ -28,11 +28,11 @@ subcommands accept them like any other name.";
 /// Options of `hold list`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// List the contents of this hold, which is given by a bare name or a path
+    /// The hold to list: a bare name, or a path [default: all holds]
     #[arg(value_name = "HOLD")]
     hold: Option<PathBuf>,
 
-    /// Include names that begin with a dot, which are Commonhold's own
+    /// Include Commonhold's own names, which begin with a dot
     #[arg(long, short, requires = "hold")]
     all: bool,
 }

@@ -31,7 +31,7 @@ Examples:
   hold get --list shop lists fruit              # one value per line
   hold shift shop lists fruit                   # removes and prints the first value
 
-Every change rewrites the whole list, so a list should have at most a few kilobytes. For more
+Every change rewrites the whole list, so a list should be no larger than a few kilobytes. For more
 data, use 'hold queue' or 'hold channel'. Removing the last value of a list deletes the key.
 
 Exit codes: 0 all values are added; 2, 3 see 'hold help'";

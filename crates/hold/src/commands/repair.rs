@@ -20,8 +20,8 @@ Examples:
   hold repair ./shop.hold --salvage             # after a system crash; maps only
 
 Without --salvage, the command recovers the unfinished operations of killed processes, returns
-free memory to the system and checks the hold. Other processes may use the hold meanwhile. Repair
-is never necessary: the next process that needs an affected part recovers it.
+free memory to the system and checks the hold. Other processes may use the hold while the command
+runs. Repair is never necessary: the next process that needs an affected part recovers it.
 
 Use --salvage for a file hold that was open when the system crashed or lost power. No other
 process may have the hold open. For each key, the command keeps the newest record with a correct

@@ -14,10 +14,10 @@ Examples:
   hold scan shop prices --format json | jq -r .value
   hold scan shop prices --cursor 0 --limit 1000 --format json   # a page, and the next cursor
 
-Each line has a key, a tab and a value. The order of pairs is arbitrary. A pair that exists for
-the whole time is printed exactly once, even while other processes write. In text output,
-backslash escapes stand for control characters and for bytes that are not UTF-8
-(\\t \\n \\r \\0 \\\\ \\xHH).";
+Each line has a key, a tab and a value. The order of pairs is arbitrary. A pair that exists
+throughout the scan is printed exactly once, even while other processes write. In text output,
+backslash escapes stand for control characters and for bytes that are not UTF-8 (\\t \\n \\r \\0
+\\\\ \\xHH).";
 
 /// Options of `hold scan`.
 #[derive(clap::Args, Debug)]

@@ -30,7 +30,7 @@ appears for a few seconds. 'bytes behind' is the size of the changes that the re
 applied yet.
 
 The command also shows the workers of 'hold serve', with statistics since they started. 'hold
-monitor' shows workers live.
+monitor' shows live statistics of the workers.
 
 Names that begin with a dot are Commonhold's own; they appear only with --all or by name.";
 
@@ -45,7 +45,7 @@ pub struct Args {
     #[arg(value_name = "NAME")]
     name: Option<String>,
 
-    /// Include names that begin with a dot, which are Commonhold's own
+    /// Include Commonhold's own names, which begin with a dot
     #[arg(long, short, conflicts_with = "name")]
     all: bool,
 }

@@ -29,13 +29,15 @@ Examples:
 
 Each line has the kind of change (set, delete, expire, evict, clear), the key and the new value,
 separated by tabs. Backslash escapes stand for control characters and for bytes that are not
-UTF-8. Every change is printed once, and changes to the same key are printed in order. After
---all, a change may repeat a pair. 'gap' stands for a change that is larger than a quarter of the
-stream; read the map again to see its effect.
+UTF-8. Every change is printed once, and changes to the same key are printed in order. With --all,
+a change that is made while existing pairs are being printed may appear twice: in its pair, and as
+a change. 'gap' stands for a change that is larger than a quarter of the stream; read the map
+again to see its effect.
 
 The first 'hold watch' on a map creates the map's stream, which keeps the latest changes for a
 later --from. The stream remains, and makes each change a little slower. Writers never wait for
-'hold watch'. If 'hold watch' falls too far behind, it exits with exit code 3.
+'hold watch'. If 'hold watch' falls behind by more than the stream contains, it exits with exit
+code 3.
 
 Exit codes: 0 --count changes arrived, or without --count at least one; 1 timed out before that;
 130 stopped by a signal before --count changes arrived; 2, 3 see 'hold help'. Without --count, a
@@ -59,7 +61,8 @@ pub struct Args {
     #[arg(long, value_name = "TEXT")]
     prefix: Option<String>,
 
-    /// Print, before each change, the position that follows it; JSON always has the position
+    /// Before each change, print the position from which to resume after it; JSON always contains
+    /// the position
     #[arg(long)]
     positions: bool,
 

@@ -62,7 +62,7 @@ enum Workload {
     /// Cost and rate of lines that many processes write and one process collects
     #[command(after_help = flowing(log::EXAMPLES))]
     Log(log::Args),
-    /// Throughput of a map's changes to many replicas
+    /// Throughput of replicating a map's changes to many replicas
     #[command(after_help = flowing(replicate::EXAMPLES))]
     Replicate(replicate::Args),
     /// Rate and latency of requests to a file server, and their cost to the server

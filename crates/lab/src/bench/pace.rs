@@ -22,7 +22,7 @@ const MARGIN_NS: u64 = 200_000;
 /// How a process waits: for messages, for room, for an instant.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Waiting {
-    /// Poll: lowest latency, but a whole processor for each process
+    /// Poll: lowest latency, but each process occupies a whole processor
     Spin,
     /// Poll for a moment, then sleep until woken
     Sleep,

@@ -50,7 +50,7 @@ use tempfile::TempDir;
 /// Options of `hold crashtest`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// How long to kill and stop processes at random instants, in seconds
+    /// Duration of the test, in seconds; processes are killed and stopped at random instants
     #[arg(long, value_name = "N", default_value_t = 60.0)]
     seconds: f64,
 
@@ -62,12 +62,12 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=30))]
     readers: u32,
 
-    /// Name or path of the hold, which must not exist and is deleted afterwards; a path tests a
-    /// hold in a file [default: a unique name, in memory]
+    /// Name or path of the hold, which must not exist and is deleted afterwards; give a path to
+    /// test a hold in a file [default: a unique name, in memory]
     #[arg(long, value_name = "HOLD")]
     hold: Option<PathBuf>,
 
-    /// Keep the hold if an error was found
+    /// Keep the hold if an error is found
     #[arg(long)]
     keep: bool,
 
@@ -76,8 +76,8 @@ pub struct Args {
     seed: Option<u64>,
 
     /// Also inject faults: processes run out of descriptors, the hold runs out of room, and
-    /// processes are stopped for longer than others wait for their locks. In a build with named
-    /// steps, single system calls fail, too
+    /// processes are stopped for longer than the lock timeout of the others. In a build with named
+    /// steps, individual system calls fail, too
     #[arg(long)]
     faults: bool,
 

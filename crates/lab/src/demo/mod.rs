@@ -38,7 +38,7 @@ use work::{ACKNOWLEDGED, COUNTS, EDITS, NAMES, Order, Role};
 /// Options of `hold demo`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// How long the processes work, in seconds
+    /// Duration of the demo, in seconds
     #[arg(long, value_name = "N", default_value_t = 10.0)]
     seconds: f64,
 

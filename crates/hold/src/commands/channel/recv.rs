@@ -20,15 +20,16 @@ pub const EXAMPLES: &str = "\
 Examples:
   hold channel recv shop ticks                      # from now on, until Ctrl-C
   hold channel recv shop ticks --oldest --timeout 0 # only the messages in the ring
-  hold channel recv shop ticks --count 1 --timeout 10s || echo 'nothing came'
+  hold channel recv shop ticks --count 1 --timeout 10s || echo 'nothing arrived'
   hold channel recv shop ticks --policy lossy       # the producer does not wait for this consumer
   hold channel recv shop frames --frames | decoder  # any bytes
   hold channel recv shop ticks --format json        # {\"message\":...,\"missed\":0,\"sequence\":17}
 
 A message that contains line feeds takes several lines of output. To separate such messages, use
 --frames or --format json. A lossy consumer reports the number of missed messages together with
-the next message, on standard error and in JSON. A consumer that may only read the hold must be
-lossy. The ring keeps past messages in at least three quarters of its space; --oldest prints them.
+the next message, on standard error and in JSON. A consumer with read-only access to the hold must
+be lossy. The ring keeps the most recent messages, usually at least three quarters of its size;
+--oldest prints them.
 
 Exit codes: 0 --count messages arrived, or without --count at least one; 1 timed out before that;
 130 stopped by a signal before --count messages arrived; 2, 3 see 'hold help'. Without --count, a
@@ -37,7 +38,7 @@ signal stops the command with exit code 0.";
 /// The effect of a slow consumer on the producer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Policy {
-    /// The producer waits without limit; no message is lost
+    /// The producer waits indefinitely; no message is lost
     Lossless,
     /// The producer does not wait; this consumer may miss messages, and reports their number
     Lossy,
@@ -55,11 +56,11 @@ pub struct Args {
     #[arg(long)]
     oldest: bool,
 
-    /// What the producer does while this consumer is slow
+    /// What the producer does if this consumer is too slow
     #[arg(long, value_enum, default_value_t = Policy::Lossless)]
     policy: Policy,
 
-    /// How long the producer waits for a patient consumer [default: 1s]
+    /// Maximum time that the producer waits for a patient consumer [default: 1s]
     #[arg(long, value_name = "TIME", value_parser = sizes::wait)]
     patience: Option<Duration>,
 

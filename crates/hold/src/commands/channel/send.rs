@@ -23,10 +23,10 @@ Examples:
   hold channel send shop ticks --timeout 5s 'plum 4.00' || echo 'the ring is full'
 
 While the ring is full, the command waits for slow consumers, but not for lossy or dead ones. It
-reports the process for which it waits. A channel has one producer at a time; a second producer
+reports which process it is waiting for. A channel has one producer at a time; a second producer
 gets an error.
 
-Exit codes: 0 all messages are sent; 1 timed out; 2, 3 see 'hold help'";
+Exit codes: 0 all messages have been sent; 1 timed out; 2, 3 see 'hold help'";
 
 /// Options of `hold channel send`.
 #[derive(clap::Args, Debug)]
@@ -38,7 +38,7 @@ pub struct Args {
     #[arg(value_name = "MESSAGE", allow_negative_numbers = true, conflicts_with = "frames")]
     messages: Vec<OsString>,
 
-    /// How long to wait for room for a message; 0 does not wait [default: no limit]
+    /// Maximum time to wait for room for a message; 0 means do not wait [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = sizes::wait)]
     timeout: Option<Duration>,
 

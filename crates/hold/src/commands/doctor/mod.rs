@@ -29,7 +29,7 @@ use std::process::ExitCode;
 pub const EXAMPLES: &str = "\
 Examples:
   hold doctor                                   # for holds in memory
-  hold doctor ./data                            # for holds in files there, too
+  hold doctor ./data                            # also for file holds there
   hold doctor --format json | jq '.checks[] | select(.level != \"ok\")'
 
 Run this command once on each new machine. If you use a container, also run it in the container.

@@ -17,18 +17,18 @@ use std::process::ExitCode;
 pub const EXAMPLES: &str = "\
 Examples:
   hold log collect shop events                           # until Ctrl-C
-  hold log collect shop events --once                    # the lines in the log now
+  hold log collect shop events --once                    # the lines already in the log
   hold log collect shop events --file shop.log           # appends
   hold log collect shop events --file shop.log --max-bytes 10M --keep 9
   hold log collect shop events --format json | jq -r 'select(.level == \"error\").text'
 
 A log has one collector at a time; a second collector gets an error that names the first. If a
 collector is killed, the next one continues where it stopped. In a file, each line appears once.
-On standard output, the last lines may appear twice, at most 256 KiB of text. On Ctrl-C or
-SIGTERM, the collector collects all lines in the log, and then exits.
+On standard output, up to 256 KiB of the last lines may appear twice. On Ctrl-C or SIGTERM, the
+collector collects all lines in the log, and then exits.
 
-With --file shop.log, the file shop.log has the latest lines. When it is full, it becomes
-shop.log.1, the previous shop.log.1 becomes shop.log.2, and so on.";
+With --file shop.log, shop.log contains the latest lines. When it is full, it becomes shop.log.1,
+the previous shop.log.1 becomes shop.log.2, and so on.";
 
 /// Options of `hold log collect`.
 #[derive(clap::Args, Debug)]
@@ -52,7 +52,7 @@ pub struct Args {
     #[arg(long, short, value_name = "LEVEL", default_value = "trace", value_parser = level_parser())]
     level: LogLevel,
 
-    /// Collect the lines in the log now, then exit
+    /// Collect the lines that are already in the log, then exit
     #[arg(long)]
     once: bool,
 }

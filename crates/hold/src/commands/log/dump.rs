@@ -15,8 +15,8 @@ Examples:
   hold log dump ./crashed.hold events --format json | jq -r .text
 
 The output includes collected lines that have not been overwritten yet. The command opens the hold
-read-only and changes nothing. It works while other processes write, and also after all of them
-were killed.";
+read-only and changes nothing. It works while other processes write, and even after they have all
+been killed.";
 
 /// Options of `hold log dump`.
 #[derive(clap::Args, Debug)]

@@ -23,7 +23,7 @@ pub const EXAMPLES: &str = "\
 Examples:
   hold log create shop events
   hold log write shop events 'the shop is open'
-  hold log tail -f shop events                    # the collector may run, too
+  hold log tail -f shop events                    # works while a collector is running
   hold log collect shop events --file shop.log --max-bytes 10M
   hold log dump shop events                       # all lines in the hold, even after a crash
 
@@ -48,7 +48,7 @@ enum Subcommand {
     /// Write lines
     #[command(after_help = flowing(write::EXAMPLES))]
     Write(write::Args),
-    /// Collect all lines, merged by time, to standard output or to rotated files
+    /// Write all lines, merged by time, to standard output or to rotated files
     #[command(after_help = flowing(collect::EXAMPLES))]
     Collect(collect::Args),
     /// Print all lines in the hold without removing them

@@ -27,9 +27,9 @@ Examples:
   my-program 2>&1 | hold log write shop events
   my-program 2>&1 | hold log write shop events --drop   # never makes my-program wait
 
-When a ring is full and a collector is running, the command waits for room for lines from standard
-input, so no line is lost. The command does not wait with --drop, without a collector, or for
-lines in arguments. It then drops and counts each line for which there is no room.
+If a ring is full, lines from standard input wait until there is room, so no line is lost. The
+command does not wait if --drop is given, if no collector is running, or if the lines are
+arguments. In these cases, it drops and counts each line for which there is no room.
 
 Exit codes: 0 all lines are in the log, or below its level ('hold log level'); 1 lines
 were dropped; 2, 3 see 'hold help'";

@@ -16,8 +16,8 @@ const HEAD: usize = 4;
 /// The layout of messages in elements.
 #[derive(clap::Args, Debug, Clone, Copy)]
 pub struct Packing {
-    /// Elements begin with the length of the message (4 bytes, little-endian); needed for messages
-    /// that end with zeros
+    /// Store the length of each message (4 bytes, little-endian) before it in the element; required
+    /// if messages may end with zeros
     #[arg(long)]
     pub sized: bool,
 }

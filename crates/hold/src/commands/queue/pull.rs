@@ -30,8 +30,8 @@ Examples:
   hold queue pull shop frames raw --to done --whole > frame   # all bytes of the element
   hold queue pull shop jobs full --format json                # {\"id\": 3, \"message\": \"first job\"}
 
-The output omits zeros at the end of an element, except with --sized or --whole. A message that
-contains line feeds takes several lines of output. To separate such messages, use --frames or
+The output omits zeros at the end of an element, unless --sized or --whole is given. A message
+that contains line feeds takes several lines of output. To separate such messages, use --frames or
 --format json.
 
 Exit codes: 0 the requested number of messages arrived; 1 fewer arrived; 130 stopped by a signal
@@ -51,7 +51,7 @@ pub struct Args {
     #[arg(long, short = 'n', value_name = "N", default_value_t = 1, conflicts_with = "follow")]
     count: u64,
 
-    /// How long to wait for each message [default: not at all; with --follow, no limit]
+    /// Maximum time to wait for each message [default: not at all; with --follow, no limit]
     #[arg(long, value_name = "TIME", value_parser = sizes::wait)]
     timeout: Option<Duration>,
 

@@ -47,7 +47,7 @@ pub struct Args {
     #[arg(long, value_name = "QUEUE")]
     from: Option<String>,
 
-    /// How long to wait for a free element; 0 does not wait [default: no limit]
+    /// Maximum time to wait for a free element; 0 means do not wait [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = sizes::wait)]
     timeout: Option<Duration>,
 

@@ -25,8 +25,8 @@ Examples:
 
 Programs write to the map as usual. To wait until its changes are durable, a program calls
 'Map::sync' in the library, or runs 'hold sync'. If the map is missing and the file exists, as
-after a system crash, the command first rebuilds the map from the file. The map then has the exact
-state that it had at some moment, with every confirmed change.
+after a system crash, the command first rebuilds the map from the file. The map is then exactly as
+it was at one point in time, and includes every confirmed change.
 
 If the file belongs to another map, or to an earlier map with this name, the command fails. With
 --rebuild it drops the map and loads the contents of the file instead; with --replace it keeps the
@@ -37,8 +37,8 @@ If the disk is full or fails, the journal reports this on standard error and in 
 retries. The map remains usable. After a signal, the command writes and syncs all changes, and
 then exits.
 
-Exit codes: 0 the map is rebuilt, or a signal stopped the command and all changes are durable; 2,
-3 see 'hold help'";
+Exit codes: 0 the map has been rebuilt, or a signal stopped the command after all changes were
+durable; 2, 3 see 'hold help'";
 
 /// Options of `hold journal`.
 #[derive(clap::Args, Debug)]
@@ -54,7 +54,7 @@ pub struct Args {
     #[arg(value_name = "N", hide = true)]
     milliseconds: Option<u64>,
 
-    /// When to sync changes to disk: always (after each change), 'every-ms N' (every N
+    /// How often to sync changes to disk: always (after each change), 'every-ms N' (every N
     /// milliseconds), or never
     #[arg(long, value_name = "WHEN", default_value = "always")]
     sync: String,

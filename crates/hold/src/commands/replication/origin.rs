@@ -20,12 +20,12 @@ Examples:
   hold stat shop prices                                     # replicas and their lag
 
 Programs may write to the map before an origin starts, while it runs and after it exits. They
-never wait for replicas. A replica that falls behind by more than the stream holds receives the
-whole map again. On standard error, the command reports each replica that joins, with its
+never wait for replicas. A replica that needs a change that the stream no longer contains receives
+the whole map again. On standard error, the command reports each replica that joins, with its
 position, and each replica that leaves, with the reason; --quiet suppresses these lines.
 
-A unix socket has mode 0600. Over TCP, the origin serves every client that can connect, except
-with --secret-file. TCP is not encrypted: between machines, use a tunnel (WireGuard, ssh -L).
+A unix socket has mode 0600. Over TCP, the origin serves every client that can connect, unless
+--secret-file is given. TCP is not encrypted: between machines, use a tunnel (WireGuard, ssh -L).
 
 Under systemd, or any other program that passes listening sockets (LISTEN_FDS), --listen is
 optional. After a signal, the command exits when the replicas have read all changes, or after 5

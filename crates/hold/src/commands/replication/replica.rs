@@ -19,13 +19,13 @@ Examples:
   hold stat copy prices                                     # the replica's lag
 
 The command creates the hold and the map if they do not exist. Programs read the map like any
-other map. They cannot write to it; they write to the origin's map instead. When the replica
+other map. They cannot write to it, and must write to the origin's map instead. When the replica
 receives the whole map, the new contents become visible all at once, after they are complete.
 
 If the origin is unavailable, the map does not change, and the replica retries every few seconds.
 You can therefore start a replica before its origin. A replica resumes where it stopped, even
-after it was killed. It reports lost and restored connections on standard error. Only one replica
-at a time can write to a map.
+after it has been killed. It reports lost and restored connections on standard error. Only one
+replica at a time can write to a map.
 
 With --once, the command exits when its map has the state that the origin's map had when the
 command began.

@@ -27,7 +27,7 @@ pub struct Args {
     #[command(flatten)]
     name: MapName,
 
-    /// How long to wait
+    /// Maximum time to wait
     #[arg(long, value_name = "TIME", value_parser = sizes::wait, default_value = "10s")]
     timeout: Duration,
 }

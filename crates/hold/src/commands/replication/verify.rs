@@ -20,10 +20,10 @@ Examples:
   hold verify tcp:7400 copy prices && echo 'the same'
   hold verify unix:/run/prices.sock copy prices --most 1000 --format json
 
-The command compares every pair at one position in the origin's stream, while writers continue,
-and prints the keys that differ. It reads the whole map from the origin into memory, and repeats
-the comparison for keys that change meanwhile. It also prints a digest of each map. Equal maps
-have equal digests, even on different machines.
+The command compares the two maps, pair by pair, at one position in the origin's stream, while
+writers continue, and prints the keys that differ. It reads the whole map from the origin into
+memory, and rechecks keys that change during the comparison. It also prints a digest of each map.
+Equal maps have equal digests, even on different machines.
 
 Exit codes: 0 the maps are equal; 1 keys differ, or changed too often to compare; 2, 3 see
 'hold help'";

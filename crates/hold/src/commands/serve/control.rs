@@ -24,7 +24,7 @@ pub const MOST_SOCKETS: usize = 64;
 /// A command to a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
-    /// Finish all answers, however long clients take, then end: other workers serve now, or none
+    /// Finish all responses, however long clients take, then end: other workers serve now, or none
     /// does.
     Finish = 1,
     /// The same, within the time limit of the shutdown.

@@ -18,9 +18,9 @@ Examples:
   hold serve-import ~/Zotero/storage papers.db --layout zotero
   hold serve files.db --files sqlite
 
-The file gets its name when the database is complete. A server that uses an older database then
-switches to the new one. The command imports regular files, with their .br and .gz versions. It
-follows symlinks only if they stay below DIR.
+The file appears under its name only when the database is complete. A server that uses an older
+database then switches to the new one. The command imports regular files, with their .br and .gz
+versions. It follows symlinks only if they stay below DIR.
 
 Exit codes: 0 the database is complete; 2, 3 nothing has changed; see 'hold help'";
 
@@ -35,7 +35,7 @@ pub struct Args {
     #[arg(value_name = "FILE")]
     database: PathBuf,
 
-    /// How ids name files
+    /// How ids map to files
     #[arg(long, value_name = "LAYOUT", default_value_t, value_parser = choice(&LayoutKind::ALL, LayoutKind::word))]
     layout: LayoutKind,
 }

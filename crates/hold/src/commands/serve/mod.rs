@@ -45,16 +45,16 @@ conditions, and compressed .br and .gz files next to a file. In the simple proto
 sends an id and a newline, and reads the file's bytes until the end. One zero byte means that the
 id does not exist.
 
-Workers are processes. They share one cache of --cache-bytes in a hold. The cache survives a crash
-of the server, and with --hold it survives any exit. If a worker dies, the server starts another
-one, and the other workers continue. After a file changes or disappears, the server sends its old
-contents for at most --fresh. It serves no files outside DIR.
+Each worker is a separate process. Workers share one cache of --cache-bytes in a hold. The cache
+survives a crash of the server, and with --hold it survives any exit. If a worker dies, the server
+starts another one, and the other workers continue. After a file changes or disappears, the server
+sends its old contents for at most --fresh. It serves no files outside DIR.
 
-After SIGTERM or SIGINT, the server exits when all answers are sent, or after --grace. A second
-signal stops it immediately. SIGHUP starts new workers, which may be a new version of this
+After SIGTERM or SIGINT, the server exits when all responses have been sent, or after --grace. A
+second signal stops it immediately. SIGHUP starts new workers, which may run a new version of this
 program, and then lets the old workers finish.
 
-TCP is not encrypted: use a proxy on the public Internet.
+TCP is not encrypted: on the public Internet, put the server behind a TLS proxy.
 
 Exit codes: 0 stopped by a signal; 2, 3 see 'hold help'";
 

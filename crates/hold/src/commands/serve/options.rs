@@ -24,7 +24,7 @@ const BESIDE_CACHE: u64 = 64 << 20;
 /// Options of `hold serve`.
 #[derive(clap::Args, Debug, Clone)]
 pub struct Args {
-    /// The directory to serve, or the database with --files sqlite
+    /// The directory to serve or, with --files sqlite, the database
     #[arg(value_name = "DIR")]
     pub place: PathBuf,
 
@@ -37,8 +37,8 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     workers: Option<u16>,
 
-    /// How ids name files: by path, or by the names of Zotero's folders, which contain one .pdf
-    /// each
+    /// How ids map to files: by path, or by the names of Zotero's folders, each of which contains
+    /// one .pdf
     #[arg(long, value_name = "LAYOUT", default_value_t, value_parser = choice(&LayoutKind::ALL, LayoutKind::word))]
     layout: LayoutKind,
 
@@ -72,7 +72,7 @@ pub struct Args {
     limits: Limits,
 
     #[command(flatten)]
-    #[command(next_help_heading = "Choices, for measurements ('hold bench files')")]
+    #[command(next_help_heading = "Alternative implementations (see 'hold bench files')")]
     choices: Choices,
 
     /// Set by the supervisor: this is a worker
@@ -82,8 +82,8 @@ pub struct Args {
 
 #[derive(clap::Args, Debug, Clone)]
 struct Cache {
-    /// The hold for the cache; it remains when the server exits [default: a hold for DIR, which is
-    /// deleted]
+    /// The hold for the cache; it remains when the server exits [default: a hold named after DIR,
+    /// deleted on exit]
     #[arg(long, value_name = "HOLD")]
     hold: Option<PathBuf>,
 
@@ -96,7 +96,7 @@ struct Cache {
     #[arg(long, value_name = "SIZE", value_parser = sizes::bytes)]
     keep_up_to: Option<u64>,
 
-    /// How long the server may send the old contents of a changed file
+    /// Maximum time for which the server may send the old contents of a changed file
     #[arg(long, value_name = "TIME", value_parser = sizes::wait, default_value = "1s")]
     fresh: Duration,
 }
@@ -107,19 +107,19 @@ struct Limits {
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     max_connections: u32,
 
-    /// How long a client may take to send a request's head
+    /// Maximum time for a client to send a request's head
     #[arg(long, value_name = "TIME", value_parser = sizes::wait, default_value = "10s")]
     head_timeout: Duration,
 
-    /// How long a connection may be idle between requests
+    /// Maximum idle time of a connection between requests
     #[arg(long, value_name = "TIME", value_parser = sizes::wait, default_value = "1m")]
     idle_timeout: Duration,
 
-    /// How long a client may stall while it reads an answer
+    /// Maximum time for which a client may stall while it reads a response
     #[arg(long, value_name = "TIME", value_parser = sizes::wait, default_value = "1m")]
     send_timeout: Duration,
 
-    /// How long shutdown may take
+    /// Maximum time for shutdown
     #[arg(long, value_name = "TIME", value_parser = sizes::wait, default_value = "10s")]
     grace: Duration,
 }
@@ -138,7 +138,7 @@ struct Choices {
     #[arg(long, value_name = "POLICY", default_value_t = EvictionKind::Lockfree, value_parser = choice(&EvictionKind::ALL, EvictionKind::word))]
     eviction: EvictionKind,
 
-    /// Where to cache contents; workers share only a cache in the hold
+    /// Where to cache contents; only a cache in the hold is shared by the workers
     #[arg(long, value_name = "MAP", default_value_t = CacheKind::Hold, value_parser = choice(&CacheKind::ALL, CacheKind::word))]
     cache: CacheKind,
 

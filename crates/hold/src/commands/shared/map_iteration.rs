@@ -24,7 +24,7 @@ pub struct MapIteration {
     #[arg(long, short, value_name = "PREFIX", allow_negative_numbers = true)]
     prefix: Option<OsString>,
 
-    /// Print at most N keys or pairs; with --cursor, a page of at least N
+    /// Maximum number of keys or pairs to print; with --cursor, the minimum size of a page
     #[arg(long, short = 'l', value_name = "N")]
     limit: Option<u64>,
 

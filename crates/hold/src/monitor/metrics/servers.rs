@@ -23,7 +23,7 @@ const COUNTERS: [Metric<Sum>; 11] = [
     ("hold_server_not_found_total", "Requests for files that do not exist.", |s| {
         s.counts.not_found
     }),
-    ("hold_server_refused_total", "Other answers with a status of 400 and above.", |s| {
+    ("hold_server_refused_total", "Other responses with a status of 400 and above.", |s| {
         s.counts.refused
     }),
     ("hold_server_broken_total", "Answers that were not sent completely.", |s| s.counts.broken),

@@ -53,7 +53,7 @@ async function turn() {
       say("live", "live");
     } catch (error) {
       since = since || new Date();
-      say(`no answer since ${since.toLocaleTimeString()}; trying again`, "lost");
+      say(`no response since ${since.toLocaleTimeString()}; trying again`, "lost");
     }
   }
   setTimeout(turn, EVERY);

@@ -109,7 +109,7 @@ fn charts(live: &Live) -> String {
 }
 
 fn latency(all: &Sum, recently: &Buckets) -> String {
-    let mut table = Table::new(&["", "p50>", "p90>", "p99>", "p99.9>", "max>", "answers>"]);
+    let mut table = Table::new(&["", "p50>", "p90>", "p99>", "p99.9>", "max>", "responses>"]);
     let mut row = |name: &str, summary: Summary| {
         let times = [summary.p50, summary.p90, summary.p99, summary.p999, summary.max];
         let times = times.into_iter().map(maybe_time);

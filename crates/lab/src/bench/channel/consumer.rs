@@ -20,7 +20,7 @@ use std::time::Duration;
 /// The policy of a consumer, as the command names it.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Manner {
-    /// The producer waits without limit; no message is lost
+    /// The producer waits indefinitely; no message is lost
     Lossless,
     /// The producer does not wait; missed messages are counted
     Lossy,

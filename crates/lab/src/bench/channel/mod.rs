@@ -76,11 +76,11 @@ pub struct Args {
     #[arg(long, value_name = "LIST", value_parser = Cpus::parse)]
     cpus: Option<Cpus>,
 
-    /// How long to measure
+    /// Length of the measurement, in seconds
     #[arg(long, value_name = "S", default_value_t = 10.0)]
     seconds: f64,
 
-    /// How long to send before the measurement begins
+    /// Time to send before the measurement begins
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = humantime::parse_duration)]
     warm_up: Duration,
 
@@ -92,7 +92,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Manner::Lossless)]
     policy: Manner,
 
-    /// How long a patient producer waits
+    /// Maximum time that a patient producer waits
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = humantime::parse_duration)]
     patience: Duration,
 

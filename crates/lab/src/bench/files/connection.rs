@@ -279,7 +279,7 @@ impl Connection {
         }
         let asked = self.waiting.front().filter(|asked| asked.asked_ns < since_ns)?;
         let id = &around.requests.at(asked.request).id;
-        let came = if self.incoming.is_untouched() { "no answer" } else { "part of an answer" };
+        let came = if self.incoming.is_untouched() { "no response" } else { "part of a response" };
         Some(format!("'{id}': {came}"))
     }
 
@@ -288,7 +288,9 @@ impl Connection {
         let things = things(bytes as u64, "byte", "bytes");
         match self.answered {
             0 => format!("{things} came without a request"),
-            _ => format!("'{}': {things} came after the answer", around.requests.at(self.last).id),
+            _ => {
+                format!("'{}': {things} came after the response", around.requests.at(self.last).id)
+            }
         }
     }
 

@@ -48,7 +48,7 @@ pub fn head(bytes: &[u8]) -> Result<Option<Head>, String> {
         Ok(Status::Complete(bytes)) => bytes,
         Ok(Status::Partial) if bytes.len() < MOST_HEAD => return Ok(None),
         Ok(Status::Partial) => return Err(format!("the head has more than {MOST_HEAD} bytes")),
-        Err(error) => return Err(format!("the answer is not HTTP: {error}")),
+        Err(error) => return Err(format!("the response is not HTTP: {error}")),
     };
     let find = |name: &str| {
         let header = response.headers.iter().find(|h| h.name.eq_ignore_ascii_case(name));
@@ -57,7 +57,7 @@ pub fn head(bytes: &[u8]) -> Result<Option<Head>, String> {
     if find("transfer-encoding").is_some() {
         return Err("the body has a transfer encoding; expected Content-Length".to_owned());
     }
-    let length = find("content-length").ok_or("the answer has no Content-Length")?;
+    let length = find("content-length").ok_or("the response has no Content-Length")?;
     let length = std::str::from_utf8(length).ok().and_then(|text| text.parse().ok());
     let connection = find("connection").unwrap_or_default();
     let says = |word: &str| connection.eq_ignore_ascii_case(word.as_bytes());

@@ -74,7 +74,7 @@ impl Incoming {
         match (self.protocol, &self.stage) {
             (Protocol::Simple, _) => self.verify(request)?,
             (Protocol::Http, Stage::Head) if self.head.is_empty() => {
-                return Err("the connection was closed without an answer".to_owned());
+                return Err("the connection was closed without a response".to_owned());
             }
             (Protocol::Http, Stage::Head) => {
                 return Err("the connection was closed within the head".to_owned());

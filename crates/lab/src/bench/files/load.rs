@@ -51,16 +51,17 @@ pub struct Load {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1024))]
     pipeline: u64,
 
-    /// How long to measure [default: 10, with --matrix 2]
+    /// Length of the measurement, in seconds [default: 10; 2 with --matrix]
     #[arg(long, value_name = "S")]
     seconds: Option<f64>,
 
-    /// Total number of requests across all threads, instead of a time; without a warm-up
+    /// Send this many requests in total, across all threads, instead of measuring for a fixed time;
+    /// there is no warm-up
     #[arg(long, value_name = "N", conflicts_with_all = ["seconds", "warm_up"],
         value_parser = clap::value_parser!(u64).range(1..))]
     requests_total: Option<u64>,
 
-    /// How long to send requests before the measurement begins
+    /// Time to send requests before the measurement begins
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = humantime::parse_duration)]
     warm_up: Duration,
 
@@ -73,7 +74,7 @@ pub struct Load {
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with_all = ["sleep", "sleep_deviation"])]
     rate: u64,
 
-    /// Average sleep between an answer and the next request
+    /// Average sleep between a response and the next request
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = humantime::parse_duration)]
     sleep: Duration,
 
@@ -81,7 +82,7 @@ pub struct Load {
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = humantime::parse_duration)]
     sleep_deviation: Duration,
 
-    /// Time limit for an answer
+    /// Time limit for a response
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
     timeout: Duration,
 

@@ -61,14 +61,14 @@ Examples:
   hold bench files try --matrix loop,cache --rounds 5 --plot matrix.html
 
 Latency is measured from the instant at which a request is due. Without --rate, a request is due
-when it is sent; with --rate, a request that finds no free connection counts as late. Every body is
-verified by a 64-bit hash of the file, which is read beforehand, so the files must not change
-meanwhile.";
+when it is sent; with --rate, a request that finds no free connection counts as late. The body of
+every response is verified against a 64-bit hash of the file. The files are hashed beforehand, so
+they must not change during the benchmark.";
 
 /// Options of `hold bench files`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The directory that the server serves; every answer must match its files
+    /// The directory that the server serves; every response must match the file in it
     #[arg(value_name = "DIR", required_unless_present = "worker")]
     directory: Option<PathBuf>,
 

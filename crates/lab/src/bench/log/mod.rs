@@ -41,7 +41,7 @@ pub struct Args {
     #[arg(long, value_name = "W", default_value_t = 2)]
     writers: u32,
 
-    /// How long the writers write
+    /// Time for which the writers write, in seconds
     #[arg(long, value_name = "S", default_value_t = 5.0)]
     seconds: f64,
 
@@ -73,7 +73,7 @@ pub struct Args {
     #[arg(long, value_name = "LIST", value_parser = Cpus::parse)]
     cpus: Option<Cpus>,
 
-    /// How a writer waits for the due time of a line
+    /// How a writer waits until a line is due
     #[arg(long, value_enum, default_value_t = Waiting::Spin)]
     wait: Waiting,
 

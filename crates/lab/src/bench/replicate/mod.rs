@@ -39,8 +39,8 @@ Examples:
   hold bench replicate --replicas 16 --loop epoll,pool,uring
   hold bench replicate --replicas 4 --apply --rate 1000 the age of applied changes
 
-This benchmark is modelled on that of libworld, a predecessor. The libworld results are from a
-different machine.";
+This benchmark is modelled on that of libworld, a predecessor. The libworld results in the report
+come from a different machine.";
 
 /// Options of `hold bench replicate`.
 #[derive(clap::Args, Debug)]
@@ -69,7 +69,7 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", default_value = "64", value_parser = sizes::bytes)]
     data_size: u64,
 
-    /// Number of changes that the writer may be ahead of the slowest replica
+    /// Number of changes by which the writer may be ahead of the slowest replica
     #[arg(long, value_name = "N", default_value_t = 1024)]
     watermark: u64,
 
