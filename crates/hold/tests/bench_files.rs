@@ -130,7 +130,7 @@ fn wrong_bodies_are_found_and_named() {
         ("http", Manner::WrongBit, "are not those of the file"),
         ("http", Manner::OtherFile, "are not those of the file"),
         ("http", Manner::Truncated, "the connection was closed after"),
-        ("http", Manner::TooLong, "1 byte came after the response"),
+        ("http", Manner::TooLong, "1 byte arrived after the response"),
         ("simple", Manner::WrongBit, "are not those of the file"),
         ("simple", Manner::OtherFile, "are not those of the file"),
         ("simple", Manner::Truncated, " bytes, got "),

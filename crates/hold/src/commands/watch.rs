@@ -36,7 +36,7 @@ again to see its effect.
 
 The first 'hold watch' on a map creates the map's stream, which keeps the latest changes for a
 later --from. The stream remains, and makes each change a little slower. Writers never wait for
-'hold watch'. If 'hold watch' falls behind by more than the stream contains, it exits with exit
+'hold watch'. If 'hold watch' needs a change that the stream no longer contains, it exits with
 code 3.
 
 Exit codes: 0 --count changes arrived, or without --count at least one; 1 timed out before that;

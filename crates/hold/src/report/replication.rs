@@ -168,7 +168,7 @@ fn journal_text(journal: &Value) -> String {
 fn state(replica: &Value) -> &'static str {
     match (replica["connected"].as_bool(), replica["ready"].as_bool()) {
         (Some(true), Some(true)) => "follows",
-        (Some(true), _) => "is sent the map",
+        (Some(true), _) => "is receiving the map",
         (_, Some(true)) => "connection lost; the map is unchanged",
         _ => "never connected",
     }

@@ -115,7 +115,7 @@ impl Summary<'_> {
     fn readers_sentence(&self) -> String {
         let median = |part: usize| show(self.processes.seen.latencies[part].at(0.5));
         format!(
-            "the readers continued (median {} before, {} meanwhile, {} after).",
+            "the readers continued (median {} before, {} during the stop, {} after).",
             median(0),
             median(1),
             median(2)
@@ -125,7 +125,10 @@ impl Summary<'_> {
     fn spared_sentence(&self) -> String {
         let Outcome { spared_edits, spared_waited_ns, .. } = self.outcome;
         if spared_waited_ns < 500_000_000 {
-            return format!("Writer {SPARED} made {} edits meanwhile.", HumanCount(spared_edits));
+            return format!(
+                "Writer {SPARED} made {} edits in the meantime.",
+                HumanCount(spared_edits)
+            );
         }
         format!(
             "Writer {STOPPED} was stopped during a write, so writer {SPARED} waited {} for its \

@@ -167,7 +167,7 @@ fn trial(name: &str, directory: &Path) -> Finding {
             match error.kind() {
                 ErrorKind::Full => "Free some space there.",
                 ErrorKind::Permission => "Get write permission there; check SELinux, too.",
-                _ => "See the message; docs/operations/environment.md has the reasons.",
+                _ => "See the message; docs/operations/environment.md explains the reasons.",
             },
         ),
     }

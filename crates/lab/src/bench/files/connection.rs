@@ -287,9 +287,12 @@ impl Connection {
     fn unasked(&self, around: Around, bytes: usize) -> Fault {
         let things = things(bytes as u64, "byte", "bytes");
         match self.answered {
-            0 => format!("{things} came without a request"),
+            0 => format!("{things} arrived without a request"),
             _ => {
-                format!("'{}': {things} came after the response", around.requests.at(self.last).id)
+                format!(
+                    "'{}': {things} arrived after the response",
+                    around.requests.at(self.last).id
+                )
             }
         }
     }

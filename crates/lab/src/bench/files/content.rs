@@ -53,7 +53,7 @@ impl Content {
         }
         (came.hash != self.hash).then(|| {
             format!(
-                "the {} bytes that came are not those of the file: their hash is {:016x} instead of {:016x}",
+                "the {} bytes that arrived are not those of the file: their hash is {:016x} instead of {:016x}",
                 came.bytes, came.hash, self.hash
             )
         })
