@@ -373,7 +373,7 @@ fn sync_reports_when_nothing_is_durable() {
     let journal = kept.start(|_| ());
     kept.map.sync(LONG).unwrap();
     let second = Journal::start(&kept.hold, "it", kept.ground.path("b"), JournalOptions::default());
-    refused(second, ErrorKind::Busy, "has a journal already");
+    refused(second, ErrorKind::Busy, "already has a journal");
     drop(journal);
     none("no running journal");
     let journal = kept.start(|options| options.sync = SyncPolicy::Never);

@@ -102,7 +102,7 @@ fn a_replica_is_read_by_all_and_written_by_none() {
     assert_eq!(other.get("a").unwrap().as_deref(), Some(&b"1"[..]));
     refused(other.set("a", "2"), ErrorKind::ReadOnly, "is a replica");
     let again = Replica::connect(&copy.hold, "it", &source.address, eager(), ());
-    refused(again, ErrorKind::Busy, "has a replica already");
+    refused(again, ErrorKind::Busy, "already has a replica");
     copy.hold.maps().open_or_create("own", MapOptions::general()).unwrap();
     let own = Replica::connect(&copy.hold, "own", &source.address, eager(), ());
     refused(own, ErrorKind::Mismatch, "is not a replica");

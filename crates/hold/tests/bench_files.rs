@@ -199,7 +199,8 @@ fn people_see_a_table_and_curves() {
     let mut args = options(&server, "http", "tree");
     args.extend(["--seconds", "0.3", "--warm-up", "0s", "--plot", "curves.svg"]);
     let out = ground.ok(&args);
-    for wanted in ["99.9", "deviation", "per server CPU second", "Every body was verified"] {
+    for wanted in ["99.9", "deviation", "per server CPU second", "Every response body was verified"]
+    {
         assert!(out.contains(wanted), "no {wanted} in {out}");
     }
     let curves = String::from_utf8(ground.read("curves.svg")).expect("text");

@@ -61,7 +61,7 @@ impl Output {
         match self.format {
             None | Some(Format::Text | Format::Json) => Ok(self),
             Some(other) => Err(Failure::usage(format!(
-                "'hold {subcommand}' answers as text or json, not {}: other formats are for pairs \
+                "'hold {subcommand}' prints text or json, not {}: other formats are for pairs \
                  (get, scan, dump, load)",
                 other.name()
             ))),

@@ -78,7 +78,7 @@ pub(crate) fn run(error: ErrorOut, call: impl FnOnce() -> Answer) -> c_int {
         Ok(Ok(said)) => said as c_int,
         Ok(Err(found)) => error.tell(found.kind() as c_int, &found.to_string()),
         Err(_) => error
-            .tell(PANIC, "a bug in Commonhold; standard error has the details. Please report it"),
+            .tell(PANIC, "a bug in Commonhold; standard error shows the details. Please report it"),
     }
 }
 

@@ -32,7 +32,7 @@ class HoldNotFoundError(NotFoundError, FileNotFoundError):
 
 
 class ExistsError(Error, FileExistsError):
-    """It should be created, but exists already."""
+    """It should be created, but already exists."""
 
     code = 2
 

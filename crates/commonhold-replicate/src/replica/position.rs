@@ -44,7 +44,7 @@ impl StoredPosition {
             .open_or_create(&companion_name("replica", map), ChannelOptions::new(4 << 10))?;
         let slot = slot.producer().map_err(|error| match error.kind() {
             ErrorKind::Busy => {
-                let text = format!("map '{map}' has a replica already: {error}");
+                let text = format!("map '{map}' already has a replica: {error}");
                 Error::new(ErrorKind::Busy, text)
             }
             _ => error,

@@ -60,7 +60,7 @@ pub(super) fn claim_line(bound: &Bound, me: Owner, policy: Policy) -> Result<usi
             }
         }
     }
-    let text = format!("has {LINES} consumers already, the maximum; close one");
+    let text = format!("already has {LINES} consumers, the maximum; close one");
     Err(bound.error(ErrorKind::Full, &text))
 }
 

@@ -65,7 +65,7 @@ fn claim(bound: &Bound, me: Owner) -> Result<()> {
 fn busy(bound: &Bound, owner: Owner) -> Error {
     let peer = bound.peer(owner);
     let text = format!(
-        "has a producer already: slot {} (process {}); wait until it is closed or has ended",
+        "already has a producer: slot {} (process {}); wait until it is closed or has ended",
         peer.slot, peer.pid
     );
     bound.error(ErrorKind::Busy, &text)

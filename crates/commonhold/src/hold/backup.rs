@@ -71,7 +71,7 @@ pub(crate) fn backup(hold: &Hold, to: &Path) -> Result<BackupReport> {
     hold.arena().ensure_open()?;
     let failed = |e: std::io::Error| Error::os(format!("backup to {}", to.display()), &e);
     if to.symlink_metadata().is_ok() {
-        let text = format!("{}: exists already; choose another name for the backup", to.display());
+        let text = format!("{}: already exists; choose another name for the backup", to.display());
         return Err(Error::new(ErrorKind::Exists, text));
     }
     // As private as the hold, whatever the umask. Nameless until it is whole: a killed backup

@@ -50,7 +50,7 @@ impl JournalSlot {
         let slot = hold.channels().open_or_create(&slot_name(map), options)?.producer();
         let mut slot = slot.map_err(|error| match error.kind() {
             ErrorKind::Busy => {
-                Error::new(ErrorKind::Busy, format!("map '{map}' has a journal already: {error}"))
+                Error::new(ErrorKind::Busy, format!("map '{map}' already has a journal: {error}"))
             }
             _ => error,
         })?;

@@ -101,7 +101,7 @@ pub(crate) fn create(name: &Path, options: &HoldOptions) -> Result<Hold> {
                 Error::new(ErrorKind::Invalid, text)
             }
             false => {
-                let text = format!("{shown}: exists already; open it, or 'hold drop' it first");
+                let text = format!("{shown}: already exists; open it, or 'hold drop' it first");
                 Error::new(ErrorKind::Exists, text)
             }
         });

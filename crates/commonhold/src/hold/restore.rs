@@ -65,7 +65,7 @@ pub fn restore(backup: impl AsRef<Path>, name: impl AsRef<Path>) -> Result<Resto
 
 fn exists(target: &Path) -> Error {
     let text =
-        format!("{}: exists already; choose another name or drop it first", target.display());
+        format!("{}: already exists; choose another name or drop it first", target.display());
     Error::new(ErrorKind::Exists, text)
 }
 

@@ -441,7 +441,7 @@ fn release(collector: &AtomicU32, me: Owner) {
 
 fn busy(log: &Log, lane: &LaneGuard<'_>, owner: Owner) -> Error {
     let text = format!(
-        "log '{}' has a collector already: slot {} (process {}); wait until it has ended",
+        "log '{}' already has a collector: slot {} (process {}); wait until it has ended",
         log.name(),
         owner.slot(),
         pid(lane.space(), owner.slot())

@@ -167,7 +167,7 @@ impl Member {
             return Ok(());
         }
         Err(RunError::new(format!(
-            "{} ended in the middle of the show: {status}",
+            "{} ended in the middle of the demo: {status}",
             self.worker.name
         )))
     }
@@ -189,7 +189,7 @@ impl Seen {
 
 fn hangs(worker: &Worker) -> RunError {
     RunError::new(format!(
-        "{} (pid {}) has not finished {} s after the end of the show: it hangs",
+        "{} (pid {}) has not finished {} s after the end of the demo: it hangs",
         worker.name,
         worker.pid(),
         FINISH.as_secs()

@@ -21,7 +21,7 @@ fn file_size_of(limit: Option<u64>) -> Finding {
         Some(bytes) => Finding::warn(
             NAME,
             shown(bytes),
-            "No hold can grow beyond it: writers get the error 'full' although the disk has room.",
+            "No hold can grow beyond it: writers get a 'full' error although the disk has room.",
             "Raise it with 'ulimit -f unlimited', in limits.conf, or with LimitFSIZE= in the unit.",
         ),
     }

@@ -68,7 +68,7 @@ fn file_system(name: &str, directory: &Path) -> Finding {
             title,
             seen,
             "Holds do not work there: its memory is not shared between all users, or locks, links \
-             or allocation do not work (docs/operations/environment.md has the list).",
+             or allocation do not work (see docs/operations/environment.md).",
             "Use a tmpfs or a local file system such as ext4, xfs or btrfs. In a container, use a \
              volume instead of the image's root.",
         ),
@@ -138,7 +138,7 @@ fn size(name: &str, directory: &Path, total: u64, free: u64) -> Finding {
         return Finding::warn(
             title,
             seen,
-            "It is nearly full. Writers get the error 'full' when it is used up; nothing is lost.",
+            "It is nearly full. Writers get a 'full' error when it is used up; nothing is lost.",
             "Free some space: 'hold list' shows the holds, 'hold drop' deletes one; or make the \
              file system larger.",
         );

@@ -17,7 +17,7 @@ type Metric<T> = (&'static str, &'static str, fn(&T) -> u64);
 const COUNTERS: [Metric<Sum>; 11] = [
     ("hold_server_requests_total", "Answered requests.", |s| s.counts.requests),
     ("hold_server_hits_total", "Answers from the cache.", |s| s.counts.hits),
-    ("hold_server_misses_total", "Answers with contents that were not in the cache.", |s| {
+    ("hold_server_misses_total", "Responses with contents that were not in the cache.", |s| {
         s.counts.misses
     }),
     ("hold_server_not_found_total", "Requests for files that do not exist.", |s| {
@@ -26,7 +26,7 @@ const COUNTERS: [Metric<Sum>; 11] = [
     ("hold_server_refused_total", "Other responses with a status of 400 and above.", |s| {
         s.counts.refused
     }),
-    ("hold_server_broken_total", "Answers that were not sent completely.", |s| s.counts.broken),
+    ("hold_server_broken_total", "Responses that were not sent completely.", |s| s.counts.broken),
     ("hold_server_sent_bytes_total", "Bytes passed to the system to send.", |s| s.counts.bytes),
     ("hold_server_connections_total", "Accepted connections.", |s| s.counts.accepted),
     ("hold_server_timeouts_total", "Connections closed because their peer took too long.", |s| {
@@ -95,7 +95,7 @@ fn durations(text: &mut Text, sums: &BTreeMap<String, Sum>) {
     if sums.is_empty() {
         return;
     }
-    let help = "Time from the end of a request's head until the system has the whole answer, to 1 \
+    let help = "Time from the end of a request's head until the system has the whole response, to 1 \
                 %.";
     text.head(DURATION, "histogram", help);
     for (place, sum) in sums {

@@ -138,7 +138,7 @@ fn lines(args: &Args, ground: &Ground, cases: &[Case]) -> Vec<String> {
         String::new(),
     ];
     lines.extend(table::wide(&heading, &rows));
-    lines.push("\nEvery body was verified by its hash.".to_owned());
+    lines.push("\nEvery response body was verified against its hash.".to_owned());
     lines.extend(report::left_out(&ground.requests));
     lines.extend(cases.iter().filter_map(Case::failure).map(|text| format!("FAILED {text}")));
     lines

@@ -112,8 +112,9 @@ fn summary(measured: &Measured) -> [String; 6] {
 
 fn verified(measured: &Measured) -> String {
     match measured.unknown {
-        0 => "Every body was verified by its hash.".to_owned(),
-        _ => "Every body was verified by its hash, every unknown id refused.".to_owned(),
+        0 => "Every response body was verified against its hash.".to_owned(),
+        _ => "Every response body was verified against its hash, every unknown id refused."
+            .to_owned(),
     }
 }
 
