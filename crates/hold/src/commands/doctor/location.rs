@@ -46,8 +46,8 @@ fn exists(name: &str, directory: &Path) -> Finding {
             name,
             format!("{seen}: {error}"),
             "No hold can be created there.",
-            "Create the directory with write permission; for bare names, choose another one by \
-             COMMONHOLD_DIR or --directory, preferably on a tmpfs.",
+            "Create the directory with write permission; for bare names, choose another one \
+             with COMMONHOLD_DIR or --directory, preferably on a tmpfs.",
         ),
     }
 }
