@@ -25,7 +25,7 @@ impl TemporaryHold {
         }
         let hold = options.create(name).map_err(|e| match e.kind() {
             ErrorKind::Exists => RunError::new(format!(
-                "{e}; a run needs a hold of its own: choose another name, or drop that hold"
+                "{e}; a run needs its own hold: choose another name, or drop that hold"
             )),
             _ => e.into(),
         })?;

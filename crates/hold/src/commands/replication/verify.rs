@@ -1,4 +1,4 @@
-//! `hold verify`: compares a replica with its origin, pair by pair, while both continue.
+//! `hold verify`: compares a replica with its origin, pair by pair, while both keep running.
 
 use super::secret::SecretFile;
 use crate::commands::shared::answer;

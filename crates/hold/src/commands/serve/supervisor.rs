@@ -154,8 +154,8 @@ fn tell(
 fn tell_of_connections(allowed: u32, wanted: u32, output: &Output) {
     if allowed < wanted {
         let text = format!(
-            "the limit of open files allows each worker {allowed} connections instead of \
-             {wanted}; raise it ('ulimit -Hn', LimitNOFILE= of systemd), or lower \
+            "the open-file limit allows each worker {allowed} connections instead of \
+             {wanted}; raise it ('ulimit -Hn', LimitNOFILE= in systemd), or lower \
              --max-connections"
         );
         say(output, &text);

@@ -89,7 +89,6 @@ fn latency_lines(get: &dyn Fn(&str) -> Option<f64>) -> Vec<String> {
         .collect();
     let Some(clock_ns) = get("clock_ns") else { return Vec::new() };
     let table = table::lines(["one put, while the map grows", "time", "goal"], &rows);
-    let note =
-        format!("(a pass of its own; each time includes {clock_ns:.0} ns to read the clock)");
+    let note = format!("(a separate pass; each time includes {clock_ns:.0} ns to read the clock)");
     std::iter::once(String::new()).chain(table).chain([note]).collect()
 }
