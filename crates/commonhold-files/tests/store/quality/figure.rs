@@ -117,7 +117,7 @@ fn draw(panels: &[Panel], path: &Path) {
         let font = (FONT, 16).into_font().color(&TEXT);
         top.draw(&Text::new(policy.name, (x + 28, 14), font)).unwrap();
     }
-    let axes = "hits among all requests, by room in % of all files";
+    let axes = "hit rate of all requests, by cache size in % of all files";
     let font = (FONT, 15).into_font().color(&TEXT);
     top.draw(&Text::new(axes, (54, 36), font)).unwrap();
     for (panel, area) in panels.iter().zip(charts.split_evenly((2, 3))) {
