@@ -16,7 +16,7 @@ use crate::map::write::Memory;
 use crate::memory::arena::Arena;
 use crate::memory::fetch::LARGE;
 use crate::memory::freeze_lock::is_frozen;
-use crate::memory::lane::LaneGuard;
+use crate::memory::lane::{ANYTHING, LaneGuard};
 use crate::steps::step;
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
@@ -127,7 +127,7 @@ pub(crate) fn try_apply<A: ShortAct>(
     when: When,
     act: A,
 ) -> Option<Outcome> {
-    let lane = arena.try_enter_preferred()?.stepping_aside(arena);
+    let lane = arena.try_enter_preferred(ANYTHING)?.stepping_aside(arena);
     let done = in_lane(&lane, bound, key, when, act);
     lane.tidy();
     done

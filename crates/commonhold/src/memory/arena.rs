@@ -237,14 +237,14 @@ impl Arena {
         self.enter_at(lane::on_block(id))
     }
 
-    /// Enters the lane that the thread used last, if nothing is in the way.
+    /// Enters the lane that the thread used last, for the operation `at`, if nothing is in the way.
     #[inline(always)]
-    pub(crate) fn try_enter_preferred(&self) -> Option<lane::Entered<'_>> {
+    pub(crate) fn try_enter_preferred(&self, at: u32) -> Option<lane::Entered<'_>> {
         let participant = self.participant()?;
         if self.is_closed() || participant.registration.inherited() || !lane::begin_operation() {
             return None;
         }
-        let entered = lane::try_enter_preferred(participant);
+        let entered = lane::try_enter_preferred(participant, at);
         if entered.is_none() {
             lane::end_operation();
         }

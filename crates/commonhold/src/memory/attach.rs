@@ -13,13 +13,13 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::memory::arena::Arena;
 use crate::memory::block::{Block, pid};
 use crate::memory::freeze_lock;
-use crate::memory::lane::LaneGuard;
+use crate::memory::lane::{self, LaneGuard};
 use crate::memory::roots::{self, Root, Status, roots};
 use crate::steps::step;
 use crate::sync::owner::{MAX_SLOTS, Owner};
 use crate::sync::participant;
 use crate::sync::robust_lock::Peers;
-use crate::sync::space::Space;
+use crate::sync::space::{Checked, Space};
 use crate::sync::unwind::Mend;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
@@ -130,6 +130,7 @@ fn is_same(root: &Root, block: &Block) -> bool {
 pub(crate) struct Attachment {
     pub(crate) arena: Arc<Arena>,
     pub(crate) block: Block,
+    root: Checked<Root>,
     /// The participant that this handle attaches; another one in a forked child, until its first
     /// operation.
     by: AtomicU32,
@@ -139,7 +140,8 @@ pub(crate) struct Attachment {
 impl Attachment {
     pub(crate) fn new(arena: Arc<Arena>, block: Block, by: Owner) -> Attachment {
         let (by, stays) = (AtomicU32::new(by.bits()), AtomicBool::new(false));
-        Attachment { arena, block, by, stays }
+        let root = Checked::new(&arena.space, block.root).unwrap_or(Checked::FIRST);
+        Attachment { arena, block, root, by, stays }
     }
 
     /// Leaves the participant attached when this is dropped, until the participant ends, because it
@@ -172,7 +174,15 @@ impl Attachment {
         }
     }
 
-    #[inline]
+    /// The same if nothing is in the way.
+    #[inline(always)]
+    pub(crate) fn try_enter(&self) -> Option<LaneGuard<'_>> {
+        let at = lane::on_block(self.block.id);
+        let lane = self.arena.try_enter_preferred(at)?.stepping_aside(&self.arena);
+        (!lane::is_freezing() && self.is_entered(&lane)).then_some(lane)
+    }
+
+    #[inline(always)]
     fn is_entered(&self, lane: &LaneGuard<'_>) -> bool {
         // Relaxed: compared only with values that this process stored.
         self.by.load(Ordering::Relaxed) == lane.me().bits() && self.is_current()
@@ -230,9 +240,9 @@ impl Attachment {
 
     /// True if the structure exists. For a guest (memory/guests.rs) that has announced itself
     /// before.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn is_current(&self) -> bool {
-        let root: &Root = self.space().view(self.block.root);
+        let root = self.root.of(self.space());
         // SeqCst pairs with the dropper's (see above).
         root.state.load(Ordering::SeqCst) == Status::Live.bits() && is_same(root, &self.block)
     }

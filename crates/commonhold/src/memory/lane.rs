@@ -277,9 +277,9 @@ impl<'a> Entered<'a> {
 
 /// Enters the lane that the thread used last, if it is free. The thread has begun its operation.
 #[inline(always)]
-pub(super) fn try_enter_preferred(participant: &Participant) -> Option<Entered<'_>> {
+pub(super) fn try_enter_preferred(participant: &Participant, at: u32) -> Option<Entered<'_>> {
     let number = PREFERRED.with(Cell::get);
-    let entered = participant.lanes.get(number)?.try_enter(ANYTHING);
+    let entered = participant.lanes.get(number)?.try_enter(at);
     entered.then_some(Entered { participant, number })
 }
 

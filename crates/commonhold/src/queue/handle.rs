@@ -9,7 +9,7 @@ use crate::memory::roots::{self, Existing, StructureKind};
 use crate::queue::batch::Batch;
 use crate::queue::element::Element;
 use crate::queue::in_flight::InFlight;
-use crate::queue::layout::Layout;
+use crate::queue::layout::{Layout, Offsets};
 use crate::queue::moves::Ring;
 use crate::queue::named::NamedQueue;
 use crate::queue::notifier::Notifier;
@@ -214,7 +214,7 @@ impl Queue {
 
     /// The options that the queue was created with.
     pub fn options(&self) -> QueueOptions {
-        let Layout { elements, element_bytes, orphans, .. } = self.shared.layout;
+        let Offsets { elements, element_bytes, orphans, .. } = *self.shared.layout;
         let names = self.shared.names.clone();
         let orphans = names[orphans as usize].clone();
         QueueOptions { elements, element_bytes, names, orphans }
@@ -327,6 +327,12 @@ impl Queue {
     #[inline]
     pub(crate) fn enter(&self) -> Result<LaneGuard<'_>> {
         self.shared.attachment.enter()
+    }
+
+    /// The same if nothing is in the way.
+    #[inline(always)]
+    pub(crate) fn try_enter(&self) -> Option<LaneGuard<'_>> {
+        self.shared.attachment.try_enter()
     }
 
     /// Runs an operation. Each time that the operation ends because of a lock, waits for the lock

@@ -13,7 +13,8 @@ use crate::error::Result;
 use crate::memory::block::Block;
 use crate::queue::options::QueueOptions;
 use crate::sync::event::Event;
-use crate::sync::space::{Shared, Space};
+use crate::sync::space::{CheckedSlice, Shared, Space};
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// The most named queues.
@@ -59,15 +60,22 @@ struct EventLine {
 const _: () = assert!(size_of::<Header>() == 64 && size_of::<End>() == 64);
 const _: () = assert!(size_of::<EventLine>() == 64);
 
+/// The lines of a named queue.
+#[repr(C)]
+struct QueueLines {
+    ends: [End; 2],
+    event: EventLine,
+    name: [AtomicU64; NAME_BYTES / 8],
+}
+
+const _: () = assert!(size_of::<QueueLines>() as u64 == LINES * LINE);
+
 // SAFETY: atomics only.
 #[allow(unsafe_code)]
 unsafe impl Shared for Header {}
 // SAFETY: atomics only.
 #[allow(unsafe_code)]
-unsafe impl Shared for End {}
-// SAFETY: atomics only.
-#[allow(unsafe_code)]
-unsafe impl Shared for EventLine {}
+unsafe impl Shared for QueueLines {}
 
 /// The two ends of a named queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,9 +86,24 @@ pub(crate) enum Side {
     Tail = 1,
 }
 
-/// The offsets of all parts: computed from four numbers, in private memory.
-#[derive(Clone, Debug)]
+/// The parts, which were seen to exist.
 pub(crate) struct Layout {
+    offsets: Offsets,
+    lines: CheckedSlice<QueueLines>,
+    holders: CheckedSlice<AtomicU32>,
+    rings: CheckedSlice<AtomicU32>,
+}
+
+impl Deref for Layout {
+    type Target = Offsets;
+    #[inline(always)]
+    fn deref(&self) -> &Offsets {
+        &self.offsets
+    }
+}
+
+/// The offsets of all parts: computed from four numbers, in private memory.
+pub(crate) struct Offsets {
     /// Offset of the header.
     own: u64,
     pub(crate) elements: u32,
@@ -102,35 +125,17 @@ impl Layout {
     /// Bytes of the block that a queue with these options needs.
     pub(crate) fn bytes_for(options: &QueueOptions) -> u64 {
         let queues = options.names.len() as u32;
-        Layout::new(0, [options.elements, options.element_bytes, queues, 0]).bytes
+        Offsets::new(0, [options.elements, options.element_bytes, queues, 0]).bytes
     }
 
-    fn new(own: u64, [elements, element_bytes, queues, orphans]: [u32; 4]) -> Layout {
-        let stride = match u64::from(element_bytes) {
-            bytes if bytes >= LINE => bytes.next_multiple_of(LINE),
-            bytes => bytes.next_multiple_of(8),
-        };
-        let slots = u64::from(elements).next_power_of_two();
-        let holders = own + LINE + u64::from(queues) * LINES * LINE;
-        let rings = holders + (u64::from(elements) * 4).next_multiple_of(LINE);
-        let ring_bytes = (slots * 4).next_multiple_of(LINE);
-        let payload = rings + u64::from(queues) * ring_bytes;
-        let bytes = payload + u64::from(elements) * stride - own;
-        let mask = slots - 1;
-        Layout {
-            own,
-            elements,
-            element_bytes,
-            queues,
-            orphans,
-            stride,
-            mask,
-            holders,
-            rings,
-            ring_bytes,
-            payload,
-            bytes,
-        }
+    /// The parts of a queue with these numbers; `None` if they do not all exist.
+    fn at(space: &Space, own: u64, numbers: [u32; 4]) -> Option<Layout> {
+        let offsets = Offsets::new(own, numbers);
+        let queues = u64::from(offsets.queues);
+        let lines = CheckedSlice::new(space, offsets.line(0, 0), queues)?;
+        let holders = CheckedSlice::new(space, offsets.holders, offsets.elements.into())?;
+        let rings = CheckedSlice::new(space, offsets.rings, queues * offsets.ring_bytes / 4)?;
+        Some(Layout { offsets, lines, holders, rings })
     }
 
     /// Reads the header of a queue.
@@ -147,8 +152,8 @@ impl Layout {
             && (1..=MAX_QUEUES).contains(&queues)
             && orphans < queues
             && block.own_bytes() >= size_of::<Header>() as u64;
-        let layout = sound.then(|| Layout::new(block.own(), numbers));
-        match layout.filter(|layout| layout.bytes <= block.own_bytes()) {
+        let fits = sound && Offsets::new(block.own(), numbers).bytes <= block.own_bytes();
+        match fits.then(|| Layout::at(space, block.own(), numbers)).flatten() {
             Some(layout) => Ok(layout),
             None => Err(block.damaged("its header is damaged")),
         }
@@ -166,13 +171,15 @@ impl Layout {
         // Relaxed, here and below: the store of LIVE publishes it.
         let words = [&header.elements, &header.element_bytes, &header.queues, &header.orphans];
         words.iter().zip(numbers).for_each(|(word, number)| word.store(number, Ordering::Relaxed));
-        let layout = Layout::new(block.own(), numbers);
+        // The block exists. If it did not, the queue would be found to be damaged.
+        let Some(layout) = Layout::at(space, block.own(), numbers) else { return };
         for (number, name) in (0..).zip(&options.names) {
             let mut bytes = [0; NAME_BYTES];
             bytes[..name.len()].copy_from_slice(name.as_bytes());
-            for (n, part) in (0..).zip(bytes.chunks_exact(8)) {
+            let words = &layout.lines(space, number).name;
+            for (word, part) in words.iter().zip(bytes.chunks_exact(8)) {
                 let part = u64::from_le_bytes(part.try_into().unwrap_or_default());
-                space.word(layout.line(number, 3) + n * 8).store(part, Ordering::Relaxed);
+                word.store(part, Ordering::Relaxed);
             }
         }
         for (id, place) in (0..options.elements).zip(layout.ring(space, 0)) {
@@ -183,47 +190,32 @@ impl Layout {
         tail.intent.store(options.elements.into(), Ordering::Relaxed);
     }
 
-    fn line(&self, queue: u32, line: u64) -> u64 {
-        self.own + LINE + (u64::from(queue) * LINES + line) * LINE
+    #[inline(always)]
+    fn lines<'a>(&self, space: &'a Space, queue: u32) -> &'a QueueLines {
+        &self.lines.of(space)[queue as usize]
     }
 
-    /// Offset of the line of one end, as it is listed before its lock is taken.
-    #[inline]
-    pub(crate) fn end_offset(&self, queue: u32, side: Side) -> u64 {
-        self.line(queue, side as u64)
-    }
-
-    #[inline]
+    #[inline(always)]
     pub(crate) fn end<'a>(&self, space: &'a Space, queue: u32, side: Side) -> &'a End {
-        space.view(self.end_offset(queue, side))
-    }
-
-    /// The end whose line begins at `offset`, if any.
-    pub(crate) fn end_at(&self, offset: u64) -> Option<(u32, Side)> {
-        let line = offset.checked_sub(self.own + LINE).filter(|at| at % LINE == 0)? / LINE;
-        let side = match line % LINES {
-            0 => Side::Head,
-            1 => Side::Tail,
-            _ => return None,
-        };
-        u32::try_from(line / LINES).ok().filter(|queue| *queue < self.queues).map(|q| (q, side))
+        &self.lines(space, queue).ends[side as usize]
     }
 
     #[inline]
     pub(crate) fn event<'a>(&self, space: &'a Space, queue: u32) -> &'a Event {
-        &space.view::<EventLine>(self.line(queue, 2)).event
+        &self.lines(space, queue).event.event
     }
 
     pub(crate) fn name(&self, space: &Space, queue: u32) -> String {
-        let words = (0..NAME_BYTES as u64 / 8).map(|n| space.word(self.line(queue, 3) + n * 8));
+        let words = self.lines(space, queue).name.iter();
         let bytes: Vec<u8> = words.flat_map(|w| w.load(Ordering::Relaxed).to_le_bytes()).collect();
         let end = bytes.iter().position(|b| *b == 0).unwrap_or(NAME_BYTES);
         String::from_utf8_lossy(&bytes[..end]).into_owned()
     }
 
-    #[inline]
+    #[inline(always)]
     fn ring<'a>(&self, space: &'a Space, queue: u32) -> &'a [AtomicU32] {
-        space.halves(self.rings + u64::from(queue) * self.ring_bytes, self.mask + 1)
+        let first = queue as usize * (self.ring_bytes / 4) as usize;
+        &self.rings.of(space)[first..][..self.mask as usize + 1]
     }
 
     /// The places in a ring for the `count` indices from `index` on, at most as many as the ring
@@ -243,15 +235,77 @@ impl Layout {
         [&behind[..straight], &before[..(count - straight).min(before.len())]]
     }
 
-    /// Places in a ring.
-    pub(crate) fn places(&self) -> u64 {
-        self.mask + 1
+    /// The place in a ring for an index.
+    #[inline(always)]
+    pub(crate) fn place_at<'a>(
+        &self,
+        space: &'a Space,
+        queue: u32,
+        index: u64,
+    ) -> Option<&'a AtomicU32> {
+        self.ring(space, queue).get((index & self.mask) as usize)
     }
 
     /// Per element the owner that has it in flight, as bits, or 0.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn holders<'a>(&self, space: &'a Space) -> &'a [AtomicU32] {
-        space.halves(self.holders, self.elements.into())
+        self.holders.of(space)
+    }
+}
+
+impl Offsets {
+    fn new(own: u64, [elements, element_bytes, queues, orphans]: [u32; 4]) -> Offsets {
+        let stride = match u64::from(element_bytes) {
+            bytes if bytes >= LINE => bytes.next_multiple_of(LINE),
+            bytes => bytes.next_multiple_of(8),
+        };
+        let slots = u64::from(elements).next_power_of_two();
+        let holders = own + LINE + u64::from(queues) * LINES * LINE;
+        let rings = holders + (u64::from(elements) * 4).next_multiple_of(LINE);
+        let ring_bytes = (slots * 4).next_multiple_of(LINE);
+        let payload = rings + u64::from(queues) * ring_bytes;
+        let bytes = payload + u64::from(elements) * stride - own;
+        let mask = slots - 1;
+        Offsets {
+            own,
+            elements,
+            element_bytes,
+            queues,
+            orphans,
+            stride,
+            mask,
+            holders,
+            rings,
+            ring_bytes,
+            payload,
+            bytes,
+        }
+    }
+
+    fn line(&self, queue: u32, line: u64) -> u64 {
+        self.own + LINE + (u64::from(queue) * LINES + line) * LINE
+    }
+
+    /// Offset of the line of one end, as it is listed before its lock is taken.
+    #[inline]
+    pub(crate) fn end_offset(&self, queue: u32, side: Side) -> u64 {
+        self.line(queue, side as u64)
+    }
+
+    /// The end whose line begins at `offset`, if any.
+    pub(crate) fn end_at(&self, offset: u64) -> Option<(u32, Side)> {
+        let line = offset.checked_sub(self.own + LINE).filter(|at| at % LINE == 0)? / LINE;
+        let side = match line % LINES {
+            0 => Side::Head,
+            1 => Side::Tail,
+            _ => return None,
+        };
+        u32::try_from(line / LINES).ok().filter(|queue| *queue < self.queues).map(|q| (q, side))
+    }
+
+    /// Places in a ring.
+    pub(crate) fn places(&self) -> u64 {
+        self.mask + 1
     }
 
     /// Offset of the bytes of an element.
@@ -268,7 +322,7 @@ mod tests {
     #[test]
     fn parts_lie_one_behind_the_other() {
         for (elements, bytes, queues) in [(1, 1, 1), (17, 8, 3), (1000, 64, 64), (70_000, 100, 2)] {
-            let layout = Layout::new(8192, [elements, bytes, queues, 0]);
+            let layout = Offsets::new(8192, [elements, bytes, queues, 0]);
             let last = layout.line(queues - 1, 3) + LINE;
             let parts = [layout.holders, layout.rings, layout.payload];
             assert!(last <= layout.holders && parts.iter().all(|at| at.is_multiple_of(64)));

@@ -13,6 +13,9 @@
 //! its commit, because afterwards another holder may have the element already, perhaps another
 //! thread of the same process.
 //!
+//! A move of one element has a short way, which waits for nothing: [`Ring::try_pull`] and
+//! [`Ring::try_push`]. They leave to the patient way what they cannot do at once.
+//!
 //! The next taker of a lock sees everything through it (acquire). Stronger orderings are for
 //! recovery.
 
@@ -22,9 +25,11 @@ use crate::memory::writer::Writer;
 use crate::queue::layout::{End, Layout, Side};
 use crate::queue::recover;
 use crate::steps::step;
+use crate::sync::owner::Owner;
 use crate::sync::robust_lock::{self, Level};
 use crate::sync::space::Space;
 use crate::sync::unwind::Mend;
+use std::iter::once;
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -82,6 +87,79 @@ impl<'a> Ring<'a> {
         Ok(locked)
     }
 
+    /// The same if the lock is free.
+    #[inline(always)]
+    fn try_lock<'w, W: Writer>(&self, writer: &'w W, side: Side) -> Option<Locked<'w, 'a, W>> {
+        let end = self.end(side);
+        writer.list().segment.store(self.layout.end_offset(self.queue, side), Ordering::Relaxed);
+        step!("queue.listed");
+        if !robust_lock::try_lock(&end.lock, writer.me()) {
+            writer.list().segment.store(0, Ordering::Release);
+            return None;
+        }
+        let locked = Locked { writer, end };
+        step!("queue.locked");
+        Some(locked)
+    }
+
+    /// Pulls one element into flight for the writer, if that does not require waiting. Returns the
+    /// number of elements pulled; `None` leaves the pull to [`pull`](Self::pull).
+    #[inline(always)]
+    pub(crate) fn try_pull(
+        &self,
+        writer: &impl Writer,
+        out: &mut impl PullTarget,
+    ) -> Option<usize> {
+        if !self.may_have_some() {
+            return Some(0);
+        }
+        let head = self.try_lock(writer, Side::Head)?;
+        // Relaxed: under the lock.
+        let start = head.end.index.load(Ordering::Relaxed);
+        let count = self.tail_for(head.end, start, 1).checked_sub(start)?;
+        if count == 0 {
+            return Some(0);
+        }
+        if count > self.layout.elements.into() {
+            return None;
+        }
+        let place = self.layout.place_at(self.space, self.queue, start)?;
+        self.take(head.end, start + 1, once(place), writer.me(), out).then_some(1)
+    }
+
+    /// Pushes an element that the writer has in flight, if that does not require waiting, and wakes
+    /// the waiters. Calls `gone` as [`push`](Self::push) does, to which `None` leaves the push.
+    #[inline(always)]
+    pub(crate) fn try_push(
+        &self,
+        writer: &impl Writer,
+        id: u32,
+        gone: impl FnOnce(),
+    ) -> Option<()> {
+        let tail = self.try_lock(writer, Side::Tail)?;
+        // Relaxed: under the lock.
+        let start = tail.end.index.load(Ordering::Relaxed);
+        if !self.has_room(tail.end, start, 1) {
+            return None;
+        }
+        let holder = self.layout.holders(self.space).get(id as usize)?;
+        if holder.load(Ordering::Relaxed) != writer.me().bits() {
+            return None;
+        }
+        let event = self.layout.event(self.space, self.queue);
+        let place = self.layout.place_at(self.space, self.queue, start)?;
+        let woken = Mend::new(|| event.wake_all());
+        // Relaxed: the intent publishes it to a recoverer, the index to a puller.
+        place.store(id, Ordering::Relaxed);
+        step!("push.written");
+        self.put(tail.end, start + 1, once(holder), writer.me(), gone);
+        drop(tail);
+        woken.done();
+        event.wake();
+        step!("push.woken");
+        Some(())
+    }
+
     /// Pulls at most `max` elements into flight for the writer and appends their ids to `out`.
     /// Returns their number.
     ///
@@ -111,42 +189,59 @@ impl<'a> Ring<'a> {
     ) -> Result<usize> {
         // Relaxed: under the lock.
         let start = head.index.load(Ordering::Relaxed);
-        let mut tail = head.opposite.load(Ordering::Relaxed);
-        if tail.wrapping_sub(start) < max || tail < start {
-            // Acquire: the entries up to there are in the ring.
-            tail = self.end(Side::Tail).index.load(Ordering::Acquire);
-            head.opposite.store(tail, Ordering::Relaxed);
-        }
-        let count = tail.saturating_sub(start).min(max);
+        let count = self.tail_for(head, start, max).saturating_sub(start).min(max);
         if count > self.layout.elements.into() {
             return Err(self.block.damaged("a named queue has more elements than exist"));
         }
         let end = start + count;
-        let places = self.layout.places_at(self.space, self.queue, start, count);
-        let holders = self.layout.holders(self.space);
-        // Relaxed: ordered by the tail's acquire.
-        let known = |place: &AtomicU32| (place.load(Ordering::Relaxed) as usize) < holders.len();
-        if !places.iter().all(|part| part.iter().all(known)) {
-            return Err(self.block.damaged("a queue names an element that does not exist"));
+        let [straight, wrapped] = self.layout.places_at(self.space, self.queue, start, count);
+        match self.take(head, end, straight.iter().chain(wrapped), writer.me(), out) {
+            true => Ok(count as usize),
+            false => Err(self.block.damaged("a queue names an element that does not exist")),
         }
-        let me = writer.me().bits();
+    }
+
+    /// The tail's index as it was seen last, or its present one if fewer than `max` elements lay
+    /// before it. Under the head's lock.
+    #[inline(always)]
+    fn tail_for(&self, head: &End, start: u64, max: u64) -> u64 {
+        let seen = head.opposite.load(Ordering::Relaxed);
+        if seen >= start && seen - start >= max {
+            return seen;
+        }
+        // Acquire: the entries up to there are in the ring.
+        let tail = self.end(Side::Tail).index.load(Ordering::Acquire);
+        head.opposite.store(tail, Ordering::Relaxed);
+        tail
+    }
+
+    /// Takes the elements in these places, which are those before `end`, into flight for `me`.
+    /// Under the head's lock. False if a place names no element; then nothing was taken.
+    #[inline(always)]
+    fn take<'p>(
+        &self,
+        head: &End,
+        end: u64,
+        places: impl Iterator<Item = &'p AtomicU32>,
+        me: Owner,
+        out: &mut impl PullTarget,
+    ) -> bool {
+        let holders = self.layout.holders(self.space);
+        // Read once, because a damaged hold may change. Relaxed: ordered by the tail's acquire.
+        let count = out.take(places.map(|place| place.load(Ordering::Relaxed)));
+        let pull = Pull { ring: self, head, me: me.bits(), out, count };
+        let ids = pull.out.last(count);
+        if ids.iter().any(|id| *id as usize >= holders.len()) {
+            return false;
+        }
         // Release pairs with the acquire of a recoverer: it sees the intent if it sees what
         // follows.
         head.intent.store(end, Ordering::Release);
-        let mut pull = Pull { ring: self, head, me, out, count: 0 };
         step!("pull.armed");
-        for part in places {
-            for place in part {
-                // Checked above; a damaged hold may change in between.
-                let id = place.load(Ordering::Relaxed).min(self.layout.elements - 1);
-                if let Some(holder) = holders.get(id as usize) {
-                    // Release: after the intent.
-                    holder.store(me, Ordering::Release);
-                }
-                step!("pull.holding");
-                pull.out.take(id);
-                pull.count += 1;
-            }
+        for holder in ids.iter().filter_map(|id| holders.get(*id as usize)) {
+            // Release: after the intent.
+            holder.store(me.bits(), Ordering::Release);
+            step!("pull.holding");
         }
         step!("pull.held");
         let _ = ManuallyDrop::new(pull);
@@ -154,7 +249,7 @@ impl<'a> Ring<'a> {
         // they were read.
         head.index.store(end, Ordering::Release);
         step!("pull.committed");
-        Ok(count as usize)
+        true
     }
 
     /// Pushes these elements, which the writer has in flight, and wakes the waiters. Calls `gone`
@@ -194,15 +289,8 @@ impl<'a> Ring<'a> {
     ) -> Result<()> {
         // Relaxed: under the lock.
         let start = tail.index.load(Ordering::Relaxed);
-        let end = start.wrapping_add(ids.len() as u64);
-        let room = |head: u64| head <= start && end.wrapping_sub(head) <= self.layout.places();
-        if !room(tail.opposite.load(Ordering::Relaxed)) {
-            // Acquire: everything that was pulled up to there has been read.
-            let head = self.end(Side::Head).index.load(Ordering::Acquire);
-            tail.opposite.store(head, Ordering::Relaxed);
-            if !room(head) {
-                return Err(self.block.damaged("a named queue has more elements than exist"));
-            }
+        if !self.has_room(tail, start, ids.len() as u64) {
+            return Err(self.block.damaged("a named queue has more elements than exist"));
         }
         let me = writer.me().bits();
         let holders = self.layout.holders(self.space);
@@ -214,21 +302,53 @@ impl<'a> Ring<'a> {
         }
         let [straight, wrapped] =
             self.layout.places_at(self.space, self.queue, start, ids.len() as u64);
-        for (place, id) in straight.iter().chain(wrapped).zip(ids) {
-            // Relaxed: the intent publishes it to a recoverer, the index to a puller.
-            place.store(*id, Ordering::Relaxed);
-        }
+        let (first, rest) = ids.split_at(straight.len().min(ids.len()));
+        // Relaxed: the intent publishes it to a recoverer, the index to a puller.
+        let write = |(place, id): (&AtomicU32, &u32)| place.store(*id, Ordering::Relaxed);
+        straight.iter().zip(first).for_each(write);
+        wrapped.iter().zip(rest).for_each(write);
         step!("push.written");
+        let holders = ids.iter().filter_map(|id| holders.get(*id as usize));
+        self.put(tail, start.wrapping_add(ids.len() as u64), holders, writer.me(), gone);
+        Ok(())
+    }
+
+    /// Whether the ring has room for `count` elements from `start` on. Under the tail's lock.
+    #[inline(always)]
+    fn has_room(&self, tail: &End, start: u64, count: u64) -> bool {
+        let end = start.wrapping_add(count);
+        let room = |head: u64| head <= start && end.wrapping_sub(head) <= self.layout.places();
+        if room(tail.opposite.load(Ordering::Relaxed)) {
+            return true;
+        }
+        // Acquire: everything that was pulled up to there has been read.
+        let head = self.end(Side::Head).index.load(Ordering::Acquire);
+        tail.opposite.store(head, Ordering::Relaxed);
+        room(head)
+    }
+
+    /// Puts the elements with these holders' words, which are those before `end` in the ring, into
+    /// the queue. Under the tail's lock.
+    #[inline(always)]
+    fn put<'h>(
+        &self,
+        tail: &End,
+        end: u64,
+        holders: impl Iterator<Item = &'h AtomicU32>,
+        me: Owner,
+        gone: impl FnOnce(),
+    ) {
         // Release pairs with the acquire of a recoverer: the entries are visible.
         tail.intent.store(end, Ordering::Release);
+        let moved = (0, me.bits());
         let rolled_back =
-            Mend::new(|| recover::roll_back(self.space, self.layout, self.queue, tail, (0, me)));
+            Mend::new(|| recover::roll_back(self.space, self.layout, self.queue, tail, moved));
         step!("push.armed");
-        for holder in ids.iter().filter_map(|id| holders.get(*id as usize)) {
+        holders.for_each(|holder| {
             // Release: after the intent.
             holder.store(0, Ordering::Release);
             step!("push.releasing");
-        }
+        });
         step!("push.released");
         // The commit point. Release pairs with the acquire of a puller: entries, holders' words and
         // payload are visible.
@@ -236,7 +356,6 @@ impl<'a> Ring<'a> {
         rolled_back.done();
         gone();
         step!("push.committed");
-        Ok(())
     }
 }
 
@@ -258,15 +377,24 @@ impl<W: Writer> Drop for Locked<'_, '_, W> {
 
 /// The destination of pulled elements.
 pub(crate) trait PullTarget {
-    fn take(&mut self, id: u32);
-    /// Removes the last `count` elements: they are not pulled after all.
+    /// Appends ids; returns their number.
+    fn take(&mut self, ids: impl Iterator<Item = u32>) -> usize;
+    /// The last `count` ids.
+    fn last(&self, count: usize) -> &[u32];
+    /// Removes the last `count` ids: they are not pulled after all.
     fn withdraw(&mut self, count: usize);
 }
 
 impl PullTarget for Vec<u32> {
-    #[inline]
-    fn take(&mut self, id: u32) {
-        self.push(id);
+    #[inline(always)]
+    fn take(&mut self, ids: impl Iterator<Item = u32>) -> usize {
+        let before = self.len();
+        self.extend(ids);
+        self.len() - before
+    }
+    #[inline(always)]
+    fn last(&self, count: usize) -> &[u32] {
+        &self[self.len().saturating_sub(count)..]
     }
     fn withdraw(&mut self, count: usize) {
         self.truncate(self.len().saturating_sub(count));

@@ -50,9 +50,14 @@ impl<'q> One<'q> {
 }
 
 impl PullTarget for One<'_> {
-    #[inline]
-    fn take(&mut self, id: u32) {
-        self.id = Some(id);
+    #[inline(always)]
+    fn take(&mut self, mut ids: impl Iterator<Item = u32>) -> usize {
+        self.id = ids.next();
+        self.id.iter().len()
+    }
+    #[inline(always)]
+    fn last(&self, _: usize) -> &[u32] {
+        self.id.as_slice()
     }
     fn withdraw(&mut self, _: usize) {
         self.id = None;
@@ -126,8 +131,25 @@ impl<'q> NamedQueue<'q> {
         &self,
         element: Element<'e>,
     ) -> std::result::Result<(), (Element<'e>, Error)> {
-        let pushed = self.queue.operate(|lane| self.push_in(lane, &element));
+        let pushed = match self.push_at_once(&element) {
+            Some(()) => Ok(()),
+            None => self.push_patiently(&element),
+        };
         after_push(element, pushed)
+    }
+
+    #[inline(always)]
+    fn push_at_once(&self, element: &Element<'_>) -> Option<()> {
+        let lane = self.queue.try_enter()?;
+        if !self.queue.is_same(element.queue()) || element.owner() != lane.me().bits() {
+            return None;
+        }
+        self.queue.ring(self.number).try_push(&lane, element.id(), || element.leave())
+    }
+
+    #[inline(never)]
+    fn push_patiently(&self, element: &Element<'_>) -> Result<()> {
+        self.queue.operate(|lane| self.push_in(lane, element))
     }
 
     #[inline]
@@ -141,7 +163,26 @@ impl<'q> NamedQueue<'q> {
     /// Removes and returns the element at the front; `None` if the queue is empty.
     #[inline]
     pub fn pull(&self) -> Result<Option<Element<'q>>> {
+        match self.pull_at_once() {
+            Some(found) => Ok(found),
+            None => self.pull_patiently(),
+        }
+    }
+
+    /// Pulls if that does not require waiting; the inner `None` if the queue is empty.
+    #[inline(always)]
+    fn pull_at_once(&self) -> Option<Option<Element<'q>>> {
         // Outside of the operation: after a panic it is dropped there.
+        let mut one = One::new(self.queue);
+        let lane = self.queue.try_enter()?;
+        one.owner = lane.me().bits();
+        let count = self.queue.ring(self.number).try_pull(&lane, &mut one)?;
+        (count > 0 || !self.queue.in_flight().has_dropped()).then(|| one.element())
+    }
+
+    #[inline(never)]
+    fn pull_patiently(&self) -> Result<Option<Element<'q>>> {
+        // Outside of the operation, as above.
         let mut one = One::new(self.queue);
         self.queue.operate(|lane| self.pull_in(lane, &mut one))
     }

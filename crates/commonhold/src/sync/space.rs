@@ -37,6 +37,9 @@ pub(crate) const LEAST: u64 = 2 * EXTENT;
 /// Every field is an atomic integer or an array of them, so any bytes are a valid value.
 pub(crate) unsafe trait Shared: Sized {}
 
+// SAFETY: an atomic.
+unsafe impl Shared for AtomicU32 {}
+
 /// The place of a struct whose bytes were seen to exist in a space. The file never becomes shorter,
 /// so the struct is accessed without a check. A value of this type is only used with the space that
 /// it was made for.
@@ -70,6 +73,34 @@ impl<T: Shared> Checked<T> {
         debug_assert!(space.covers(self.offset, size_of::<T>() as u64));
         // SAFETY: in bounds and aligned, by `new`; `T` is valid for any bytes.
         unsafe { space.base.add(self.offset as usize).cast().as_ref() }
+    }
+}
+
+/// The place of several structs or words, as [`Checked`] is of one.
+pub(crate) struct CheckedSlice<T> {
+    offset: u64,
+    len: usize,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T: Shared> CheckedSlice<T> {
+    /// `len` of them from `offset` on, a multiple of their alignment; `None` if they do not all
+    /// exist.
+    pub(crate) fn new(space: &Space, offset: u64, len: u64) -> Option<CheckedSlice<T>> {
+        let bytes = len.checked_mul(size_of::<T>() as u64)?;
+        let fits = offset.is_multiple_of(align_of::<T>() as u64) && space.covers(offset, bytes);
+        fits.then_some(CheckedSlice { offset, len: len as usize, of: PhantomData })
+    }
+
+    #[inline(always)]
+    pub(crate) fn of<'a>(&self, space: &'a Space) -> &'a [T] {
+        debug_assert!(space.covers(self.offset, (self.len * size_of::<T>()) as u64));
+        // SAFETY: in bounds and aligned, by `new`; the file never becomes shorter; `T` is valid for
+        // any bytes.
+        unsafe {
+            let first = space.base.add(self.offset as usize).cast();
+            std::slice::from_raw_parts(first.as_ptr(), self.len)
+        }
     }
 }
 
@@ -199,17 +230,6 @@ impl Space {
     pub(crate) fn half(&self, offset: u64) -> &AtomicU32 {
         // SAFETY: in bounds and aligned; see the module's contract.
         unsafe { &*self.at(offset & !3, 4).cast() }
-    }
-
-    /// The `count` 32-bit words from `offset` on, which is a multiple of 4; none if they do not all
-    /// exist.
-    #[inline]
-    pub(crate) fn halves(&self, offset: u64, count: u64) -> &[AtomicU32] {
-        match self.reach(offset & !3, count.saturating_mul(4)) {
-            // SAFETY: in bounds and aligned; see the module's contract.
-            Some(first) => unsafe { std::slice::from_raw_parts(first.cast(), count as usize) },
-            None => &[],
-        }
     }
 
     /// The 64-bit word at `offset`.
