@@ -5,10 +5,11 @@ use crate::channel::options::Peer;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::arena::Arena;
 use crate::memory::attach::Attachment;
-use crate::memory::block::{self, Block};
+use crate::memory::block::Block;
 use crate::memory::ring::Ring;
 use crate::memory::roots;
 use crate::sync::owner::Owner;
+use crate::sync::participant;
 use crate::sync::space::Space;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -92,7 +93,7 @@ impl Bound {
     }
 
     pub(super) fn peer(&self, owner: Owner) -> Peer {
-        Peer { slot: owner.slot(), pid: block::pid(self.space(), owner.slot()) }
+        Peer { slot: owner.slot(), pid: participant::pid(self.space(), owner.slot()) }
     }
 
     #[cold]

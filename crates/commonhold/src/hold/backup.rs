@@ -67,7 +67,19 @@ struct Written {
     segments: HashMap<(u32, u32), (Stamp, u64)>,
 }
 
-pub(crate) fn backup(hold: &Hold, to: &Path) -> Result<BackupReport> {
+impl Hold {
+    /// Writes a copy of all maps at one moment to a new file, while other processes keep writing.
+    /// Queues, channels and logs carry messages and are left out ([`BackupReport::left_out`]).
+    /// Writers wait only for the last, short part ([`BackupReport::paused_ms`]).
+    ///
+    /// # Errors
+    /// `Exists` if there is a file already; those of [`freeze`](Self::freeze) and of writing files.
+    pub fn backup(&self, to: impl AsRef<Path>) -> Result<BackupReport> {
+        backup(self, to.as_ref())
+    }
+}
+
+fn backup(hold: &Hold, to: &Path) -> Result<BackupReport> {
     hold.arena().ensure_open()?;
     let failed = |e: std::io::Error| Error::os(format!("backup to {}", to.display()), &e);
     if to.symlink_metadata().is_ok() {

@@ -48,7 +48,20 @@ pub struct CheckReport {
     pub segments: u64,
 }
 
-pub(crate) fn check(hold: &Hold) -> Result<CheckReport> {
+impl Hold {
+    /// Verifies the whole hold: every slot, record and extent, and that the allocated memory is the
+    /// reachable memory. Writers wait during the check (about a second per ten million keys),
+    /// readers do not.
+    ///
+    /// # Errors
+    /// Those of [`freeze`](Self::freeze), which it calls first. Faults of the hold are not errors:
+    /// they are in the report.
+    pub fn check(&self) -> Result<CheckReport> {
+        check(self)
+    }
+}
+
+fn check(hold: &Hold) -> Result<CheckReport> {
     hold.sweep()?;
     let frozen = freeze::freeze(hold.arena())?;
     let space = hold.space();

@@ -1,9 +1,7 @@
 //! [`Hold`]: the public handle on the file.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::hold::backup::{self, BackupReport};
 use crate::hold::channels::Channels;
-use crate::hold::check::{self, CheckReport};
 use crate::hold::freeze::{self, Freeze};
 use crate::hold::logs::Logs;
 use crate::hold::maps::Maps;
@@ -132,7 +130,7 @@ impl Hold {
     /// `Closed`; those of the file system's calls.
     pub fn stat(&self) -> Result<HoldStat> {
         self.arena.ensure_open()?;
-        stat::stat(self)
+        stat::stat(self.space())
     }
 
     /// All participants, live or dead.
@@ -171,17 +169,6 @@ impl Hold {
         self.arena.sweep_patiently()
     }
 
-    /// Verifies the whole hold: every slot, record and extent, and that the allocated memory is the
-    /// reachable memory. Writers wait during the check (about a second per ten million keys),
-    /// readers do not.
-    ///
-    /// # Errors
-    /// Those of [`freeze`](Self::freeze), which it calls first. Faults of the hold are not errors:
-    /// they are in the report.
-    pub fn check(&self) -> Result<CheckReport> {
-        check::check(self)
-    }
-
     /// Empties extents that are less than half full, and returns memory to the system that has been
     /// free for a quarter of a second. Returns the number of bytes. Writers return memory too,
     /// after every 4 MiB that any process has freed, and they empty extents when a hold is full. A
@@ -195,16 +182,6 @@ impl Hold {
         let lane: LaneGuard<'_> = self.arena.enter()?.impatient();
         compact::compact(&lane, Wanted::SPARSE)?;
         Ok(trim::trim(self.space(), lane.me(), lane.lane()))
-    }
-
-    /// Writes a copy of all maps at one moment to a new file, while other processes keep writing.
-    /// Queues, channels and logs carry messages and are left out ([`BackupReport::left_out`]).
-    /// Writers wait only for the last, short part ([`BackupReport::paused_ms`]).
-    ///
-    /// # Errors
-    /// `Exists` if there is a file already; those of [`freeze`](Self::freeze) and of writing files.
-    pub fn backup(&self, to: impl AsRef<Path>) -> Result<BackupReport> {
-        backup::backup(self, to.as_ref())
     }
 
     /// Makes all writers wait until the result is dropped; readers continue. It gives a consistent

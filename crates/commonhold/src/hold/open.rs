@@ -50,6 +50,34 @@ const HOOKS: Hooks = Hooks {
     closed: clean::closed,
 };
 
+impl HoldOptions {
+    /// Opens an existing hold.
+    ///
+    /// # Errors
+    /// `NotFound`, `Permission`, `ReadOnly`, `NotAHold`, `Version`, `Truncated`, `Damaged`,
+    /// `Unclean` (a file hold after a crash of the system), `Busy`, `Unsupported` (file system),
+    /// `TooManyParticipants`, `Invalid` (name).
+    pub fn open(&self, name: impl AsRef<Path>) -> Result<Hold> {
+        open(name.as_ref(), self)
+    }
+
+    /// Creates a hold atomically: no process ever sees half of one.
+    ///
+    /// # Errors
+    /// `Exists`, `Full`, `Permission`, `Unsupported`, `Invalid`.
+    pub fn create(&self, name: impl AsRef<Path>) -> Result<Hold> {
+        create(name.as_ref(), self)
+    }
+
+    /// Opens a hold, or creates it if there is none.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open) and [`create`](Self::create), except `NotFound` and `Exists`.
+    pub fn open_or_create(&self, name: impl AsRef<Path>) -> Result<Hold> {
+        open_or_create(name.as_ref(), self)
+    }
+}
+
 pub(crate) fn open(name: &Path, options: &HoldOptions) -> Result<Hold> {
     let path = location::resolve(name, options.directory.as_deref())?;
     // A hold that is deleted while it is being opened does not exist: look again.
@@ -455,7 +483,7 @@ pub(crate) fn open_for_salvage(path: &Path) -> Result<Damaged> {
     let file = HoldFile::new(file, path.to_owned(), true).map_err(failed)?;
     let in_memory = is_in_memory(&file)?;
     let Some(alone) = open_byte::alone(&file)?.filter(|_| open_byte::leads_to(path, &file)) else {
-        return Err(crate::hold::salvage::not_alone(path));
+        return Err(not_alone(path));
     };
     // To the end of its last page, after which there is nothing. The file keeps its short length:
     // lengthened, it would look complete.
@@ -486,4 +514,13 @@ fn lengthened_copy(path: &Path, file: &HoldFile) -> Result<HoldFile> {
     let copied = fault!("salvage.copy").and_then(|()| std::io::copy(&mut from, &mut draft.file()));
     copied.and_then(|_| draft.file().set_len(space::LEAST)).map_err(failed)?;
     file_of(&draft, path)
+}
+
+/// The error for a hold that other processes use.
+fn not_alone(path: &Path) -> Error {
+    let text = format!(
+        "{}: a process has it open, but salvage needs it exclusively; close it there",
+        path.display()
+    );
+    Error::new(ErrorKind::Busy, text)
 }

@@ -1,9 +1,6 @@
 //! Options for opening or creating a hold.
 
-use crate::error::Result;
-use crate::hold::handle::Hold;
-use crate::hold::open;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The default size limit of a hold: 64 GiB.
@@ -80,31 +77,5 @@ impl HoldOptions {
     pub fn lock_timeout(mut self, time: Duration) -> HoldOptions {
         self.lock_timeout = Some(time);
         self
-    }
-
-    /// Opens an existing hold.
-    ///
-    /// # Errors
-    /// `NotFound`, `Permission`, `ReadOnly`, `NotAHold`, `Version`, `Truncated`, `Damaged`,
-    /// `Unclean` (a file hold after a crash of the system), `Busy`, `Unsupported` (file system),
-    /// `TooManyParticipants`, `Invalid` (name).
-    pub fn open(&self, name: impl AsRef<Path>) -> Result<Hold> {
-        open::open(name.as_ref(), self)
-    }
-
-    /// Creates a hold atomically: no process ever sees half of one.
-    ///
-    /// # Errors
-    /// `Exists`, `Full`, `Permission`, `Unsupported`, `Invalid`.
-    pub fn create(&self, name: impl AsRef<Path>) -> Result<Hold> {
-        open::create(name.as_ref(), self)
-    }
-
-    /// Opens a hold, or creates it if there is none.
-    ///
-    /// # Errors
-    /// Those of [`open`](Self::open) and [`create`](Self::create), except `NotFound` and `Exists`.
-    pub fn open_or_create(&self, name: impl AsRef<Path>) -> Result<Hold> {
-        open::open_or_create(name.as_ref(), self)
     }
 }

@@ -392,12 +392,3 @@ fn intact_key(bound: &Bound, record: &Record<'_>) -> Option<Vec<u8>> {
     record.append_value(&mut value);
     record.is_intact(&key, &value).then_some(key)
 }
-
-/// The error for a hold that other processes use.
-pub(crate) fn not_alone(path: &Path) -> Error {
-    let text = format!(
-        "{}: a process has it open, but salvage needs it exclusively; close it there",
-        path.display()
-    );
-    Error::new(ErrorKind::Busy, text)
-}

@@ -1,7 +1,6 @@
 //! Sizes, counts and names, for people and programs.
 
 use crate::error::{Error, Result};
-use crate::hold::handle::Hold;
 use crate::hold::superblock::{FORMAT, superblock};
 use crate::map::bound;
 use crate::map::directory;
@@ -134,8 +133,7 @@ pub(crate) fn participants(space: &Space) -> Vec<ParticipantInfo> {
     .collect()
 }
 
-pub(crate) fn stat(hold: &Hold) -> Result<HoldStat> {
-    let space = hold.space();
+pub(crate) fn stat(space: &Space) -> Result<HoldStat> {
     let file = space.file();
     let failed = |e: std::io::Error| Error::os(file.path().display(), &e);
     let committed = extents::committed(space);

@@ -18,7 +18,6 @@ use crate::log::options::LogLevel;
 use crate::log::ring::Ring;
 use crate::log::rotate::{Place, RotatedFile};
 use crate::log::rounds;
-use crate::memory::block::pid;
 use crate::memory::lane::LaneGuard;
 use crate::os::clock;
 use crate::steps::step;
@@ -444,7 +443,7 @@ fn busy(log: &Log, lane: &LaneGuard<'_>, owner: Owner) -> Error {
         "log '{}' already has a collector: slot {} (process {}); wait until it has ended",
         log.name(),
         owner.slot(),
-        pid(lane.space(), owner.slot())
+        participant::pid(lane.space(), owner.slot())
     );
     Error::new(ErrorKind::Busy, text)
 }

@@ -4,7 +4,6 @@ use crate::log::layout::{Layout, tenant_owner};
 use crate::log::line::{ThreadId, ThreadInfo};
 use crate::log::options::{LogLevel, Overflow};
 use crate::log::ring::Ring;
-use crate::memory::block::pid;
 use crate::sync::owner::Owner;
 use crate::sync::participant;
 use crate::sync::space::Space;
@@ -79,7 +78,7 @@ pub(crate) fn stat(space: &Space, layout: &Layout) -> LogStat {
         ring_bytes: layout.ring_bytes,
         overflow: layout.overflow,
         level: LogLevel::from_code(header.level.load(Ordering::Relaxed)),
-        collector: collector.map(|owner| (owner.slot(), pid(space, owner.slot()))),
+        collector: collector.map(|owner| (owner.slot(), participant::pid(space, owner.slot()))),
         threads: header.threads.load(Ordering::Relaxed),
         dropped: used.iter().fold(0, |sum: u64, ring| sum.saturating_add(ring.dropped)),
         refused: header.refused.load(Ordering::Relaxed),

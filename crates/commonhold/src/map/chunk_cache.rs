@@ -12,8 +12,7 @@
 //! chunk is accessed only through it.
 #![allow(unsafe_code)]
 
-use crate::map::directory::FIRST_BITS;
-use crate::map::root::Root;
+use crate::map::root::{FIRST_BITS, Root};
 use crate::memory::classes::EXTENT;
 use crate::sync::space::Space;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

@@ -8,7 +8,7 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::map::bound::Bound;
 use crate::map::hash::MAX_DEPTH;
-use crate::map::root::Root;
+use crate::map::root::{FIRST_BITS, Root};
 use crate::map::segment::{Phase, Segment};
 use crate::memory::classes::{EXTENT, SEGMENT_BYTES};
 use crate::memory::extents::{self, Kind, State, committed, header, header_of};
@@ -23,8 +23,6 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Depth of a new map: 16 segments, together half an extent.
 pub(crate) const FIRST_DEPTH: u32 = 4;
-/// Indices below `2^FIRST_BITS` share the first chunk.
-pub(crate) const FIRST_BITS: u32 = 14;
 
 /// The current depth of the directory.
 #[inline]

@@ -4,9 +4,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::map::binding::Binding;
 use crate::map::bound::Bound;
 use crate::map::change::Expiry;
-use crate::map::iterate::{Cursor, Pair};
 use crate::map::options::MapOptions;
-use crate::map::walk::{Iter, Keys};
 use crate::memory::arena::Arena;
 use crate::stream::follow::Follower;
 use crate::stream::position::StreamPosition;
@@ -131,31 +129,5 @@ impl Map {
     /// if the stream does not reach back that far; those of [`follow`](Self::follow).
     pub fn follow_from(&self, position: StreamPosition) -> Result<Follower> {
         self.follow()?.seek(position)
-    }
-
-    /// Iterates over all pairs, without a lock. The iterator returns each key that is present
-    /// throughout exactly once, even if other processes change the map. It may miss keys that are
-    /// added or deleted meanwhile.
-    pub fn iter(&self) -> Iter {
-        self.iter_from(Cursor::START)
-    }
-
-    /// Iterates over the pairs from a cursor on; see [`Iter::cursor`].
-    pub fn iter_from(&self, cursor: Cursor) -> Iter {
-        Iter::new(self.clone(), cursor)
-    }
-
-    /// Iterates over all keys, like [`iter`](Self::iter), without copying the values.
-    pub fn keys(&self) -> Keys {
-        Keys::new(self.clone())
-    }
-}
-
-impl IntoIterator for &Map {
-    type Item = Result<Pair>;
-    type IntoIter = Iter;
-
-    fn into_iter(self) -> Iter {
-        self.iter()
     }
 }

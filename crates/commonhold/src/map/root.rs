@@ -12,6 +12,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 pub(crate) use crate::memory::roots::{Status, root_offset};
 
+/// Indices of the directory below `2^FIRST_BITS` share the first chunk.
+pub(crate) const FIRST_BITS: u32 = 14;
+
 /// One map, 512 bytes.
 #[repr(C)]
 pub(crate) struct Root {

@@ -34,8 +34,36 @@ pub struct Iter {
 /// Iterator over the keys of a map; see [`Map::keys`].
 pub struct Keys(Iter);
 
+impl Map {
+    /// Iterates over all pairs, without a lock. The iterator returns each key that is present
+    /// throughout exactly once, even if other processes change the map. It may miss keys that are
+    /// added or deleted meanwhile.
+    pub fn iter(&self) -> Iter {
+        self.iter_from(Cursor::START)
+    }
+
+    /// Iterates over the pairs from a cursor on; see [`Iter::cursor`].
+    pub fn iter_from(&self, cursor: Cursor) -> Iter {
+        Iter::new(self.clone(), cursor)
+    }
+
+    /// Iterates over all keys, like [`iter`](Self::iter), without copying the values.
+    pub fn keys(&self) -> Keys {
+        Keys::new(self.clone())
+    }
+}
+
+impl IntoIterator for &Map {
+    type Item = Result<Pair>;
+    type IntoIter = Iter;
+
+    fn into_iter(self) -> Iter {
+        self.iter()
+    }
+}
+
 impl Iter {
-    pub(crate) fn new(map: Map, cursor: Cursor) -> Iter {
+    fn new(map: Map, cursor: Cursor) -> Iter {
         Iter {
             map,
             begin: cursor,

@@ -23,13 +23,14 @@ use crate::memory::roots::{self, Existing, Root, Status, StructureKind, root};
 use crate::memory::runs;
 use crate::memory::writer::{Acting, Writer};
 use crate::steps::step;
-use crate::sync::participant;
 use crate::sync::robust_lock::Peers;
 use crate::sync::space::Space;
 use crate::sync::unwind::Mend;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+pub(crate) use crate::sync::participant::pid;
 
 /// Number of times a dropper checks whether a dead participant has been recovered, and the pause in
 /// between.
@@ -418,9 +419,4 @@ pub(crate) fn recover(acting: &Acting<'_>) {
             _ => demolish(acting, root),
         }
     }
-}
-
-/// The process for a message; for display.
-pub(crate) fn pid(space: &Space, slot: u32) -> u32 {
-    participant::slot(space, slot).map_or(0, |slot| slot.pid.load(Ordering::Relaxed))
 }

@@ -15,7 +15,6 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::arena::{Arena, Participant};
-use crate::memory::block::pid;
 use crate::memory::lane::{self, IDLE, LaneGuard, end_operation};
 use crate::os::futex;
 use crate::sync::owner::Owner;
@@ -154,7 +153,7 @@ impl Peers for Outside<'_> {
         lane::describe(&self.arena.space, word)
     }
     fn pid(&self, owner: Owner) -> u32 {
-        pid(&self.arena.space, owner.slot())
+        participant::pid(&self.arena.space, owner.slot())
     }
     // It lists nothing, so nobody takes it for the holder.
     fn waits_for(&self, _: Option<&AtomicU32>) {}

@@ -2,7 +2,6 @@
 
 use crate::error::Result;
 use crate::memory::arena::Arena;
-use crate::memory::block::pid;
 use crate::memory::{lane, slab};
 use crate::sync::owner::Owner;
 use crate::sync::participant::{self, LaneList};
@@ -75,7 +74,7 @@ impl Peers for Acting<'_> {
         lane::describe(&self.arena.space, word)
     }
     fn pid(&self, owner: Owner) -> u32 {
-        pid(&self.arena.space, owner.slot())
+        participant::pid(&self.arena.space, owner.slot())
     }
     fn waits_for(&self, _: Option<&AtomicU32>) {}
 }

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::memory::arena::Arena;
 use crate::memory::attach;
-use crate::memory::block::{Block, pid};
+use crate::memory::block::Block;
 use crate::memory::roots::{self, StructureKind};
 use crate::queue::layout::Layout;
 use crate::queue::moves::Ring;
@@ -89,7 +89,12 @@ fn holders(space: &Space, block: &Block, layout: &Layout) -> Vec<Holder> {
     let held = |owner: Owner| {
         let elements = *counts.get(&owner.bits())?;
         let alive = !participant::is_dead(space, owner);
-        Some(Holder { slot: owner.slot(), pid: pid(space, owner.slot()), alive, elements })
+        Some(Holder {
+            slot: owner.slot(),
+            pid: participant::pid(space, owner.slot()),
+            alive,
+            elements,
+        })
     };
     attach::attached(space, block).filter_map(held).collect()
 }

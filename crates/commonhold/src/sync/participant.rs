@@ -155,6 +155,11 @@ pub(crate) fn slots(space: &Space) -> impl Iterator<Item = (u32, &Slot)> {
     (0..SLOTS_PER_EXTENT * TABLE_EXTENTS as u32).map_while(move |n| Some((n, slot(space, n)?)))
 }
 
+/// The process of a slot, for messages.
+pub(crate) fn pid(space: &Space, number: u32) -> u32 {
+    slot(space, number).map_or(0, |slot| slot.pid.load(Ordering::Relaxed))
+}
+
 /// True if `owner` will never run again: its generation has ended, or nobody holds its byte. An
 /// owner counts as alive when the system cannot answer, because waiting is safe.
 pub(crate) fn is_dead(space: &Space, owner: Owner) -> bool {

@@ -4,6 +4,7 @@
 //! These tests read the project's sources, not the library. Each rule is also shown a bad sample
 //! (`samples`), so that a rule that lets everything pass is noticed.
 
+mod circles;
 mod comments;
 mod documents;
 mod english;
@@ -126,6 +127,19 @@ fn dependencies_inside_crates_point_down() {
             module.map_or(Vec::new(), |module| layers::upward(&module, text, &passed_on))
         });
     }
+}
+
+#[test]
+fn circles_inside_modules_have_a_reason() {
+    let module = |(path, text): (String, String)| Some((module_of(&path)?, text));
+    let files: Vec<_> = sources().into_iter().filter_map(module).collect();
+    let mut wrong = Vec::new();
+    for top in circles::MODULES {
+        let arrows = circles::arrows(top, &files);
+        assert!(arrows.len() > 10, "{top} has only the files {arrows:?}");
+        wrong.extend(circles::wrong(top, arrows, &circles::CLOSING));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::links::{Site, outside_the_book, paths_in_code};
 use crate::pages::Page;
-use crate::{comments, layers, licences, messages, prose, shape, source};
+use crate::{circles, comments, layers, licences, messages, prose, shape, source};
 
 const LIB: &str = "mod os; mod map; mod hold;\npub use hold::{Hold, options::Options as Chosen};";
 
@@ -62,6 +62,23 @@ fn a_way_up_in_other_crates_is_caught() {
     assert!(caught("crates/commonhold-io/src/", "sockets", "use crate::address::Address;"));
     assert!(caught("crates/commonhold-replicate/src/", "origin", "use crate::replica::Replica;"));
     assert!(caught("crates/commonhold-files/src/", "store", "use crate::server::Server;"));
+}
+
+#[test]
+fn circles_without_a_reason_are_caught() {
+    let file = |name: &str, text: &str| (vec!["map".to_owned(), name.to_owned()], text.to_owned());
+    let files = [
+        (vec!["map".to_owned()], "mod a; mod b; pub(crate) use a::Pair;".to_owned()),
+        file("a", "use crate::map::b::f;"),
+        file("b", "fn g() { super::c::h(); }\n#[cfg(test)]\nmod tests { use super::super::d; }"),
+        file("c", "use crate::map::Pair;"),
+        file("d", "use super::a;"),
+    ];
+    let wrong = |closing: &[_]| circles::wrong("map", circles::arrows("map", &files), closing);
+    assert_eq!(wrong(&[]), ["map: `a` uses `b`, which closes a circle"]);
+    assert_eq!(wrong(&[("map", "c", "a", "a reason")]), Vec::<String>::new());
+    assert_eq!(wrong(&[("map", "c", "a", ""), ("map", "d", "a", "")]).len(), 1, "no circle");
+    assert_eq!(wrong(&[("map", "c", "a", ""), ("map", "d", "c", "")]).len(), 2, "no arrow");
 }
 
 #[test]
