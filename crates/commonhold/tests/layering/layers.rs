@@ -133,7 +133,7 @@ const CRATES: [(&str, &[&str]); 13] = [
         ],
     ),
     ("commonhold-c", &["commonhold", "commonhold-io", "commonhold-replicate"]),
-    ("commonhold-python", &["commonhold", "commonhold-io", "commonhold-replicate"]),
+    ("commonhold-python", &["commonhold", "commonhold-replicate"]),
     ("commonhold-models", &[]),
     ("commonhold-bench", &["commonhold", "commonhold-replicate"]),
 ];
@@ -269,7 +269,7 @@ pub fn manifest(text: &str) -> Vec<String> {
 }
 
 /// The package's name, and every dependency with its kind.
-fn read_manifest(text: &str) -> (String, Vec<(String, String)>) {
+pub fn read_manifest(text: &str) -> (String, Vec<(String, String)>) {
     let (mut package, mut found) = (String::new(), Vec::new());
     let mut section = String::new();
     for line in text.lines().map(str::trim) {

@@ -12,6 +12,7 @@ mod languages;
 mod layers;
 mod licences;
 mod links;
+mod manifests;
 mod messages;
 mod pages;
 mod prose;
