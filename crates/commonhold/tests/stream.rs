@@ -5,7 +5,7 @@ use crate::support::ground::Ground;
 use crate::support::process::{Board, Child, until};
 use crate::support::refused;
 use crate::support::shape::Shape;
-use commonhold::map::{Map, MapOptions};
+use commonhold::map::{Map, MapMode, MapOptions};
 use commonhold::stream::{ChangeKind, Follower, StreamPosition};
 use commonhold::{ErrorKind, Hold};
 use nix::sys::signal::Signal;
@@ -409,19 +409,30 @@ fn a_check_while_a_stream_begins_finds_nothing_wrong() {
 #[cfg(feature = "steps")]
 #[test]
 fn a_change_that_meets_the_beginning_of_a_stream_is_in_it() {
+    for options in [MapOptions::general(), MapOptions::fixed(3, 3), MapOptions::fixed(3, 20)] {
+        change_that_meets_the_beginning_of_a_stream(options);
+    }
+}
+
+#[cfg(feature = "steps")]
+fn change_that_meets_the_beginning_of_a_stream(options: MapOptions) {
+    let padded = |text: &str| match options.mode() {
+        MapMode::Fixed { value_bytes: bytes, .. } => format!("{text:0$}", bytes as usize),
+        _ => text.to_owned(),
+    };
     let (ground, board) = (Ground::memory(), Board::new(1));
     let hold = Hold::create(ground.path("it.hold")).unwrap();
-    let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
-    map.set("key", "old").unwrap();
+    let map = hold.maps().open_or_create("it", options.clone()).unwrap();
+    map.set("key", padded("old")).unwrap();
     let mut writer = Child::run("writer", || {
         let hold = Hold::open(ground.path("it.hold")).unwrap();
         let map = hold.maps().open("it").unwrap();
         // The first change finds memory; the next one takes the short way.
-        map.set("key", "warm").unwrap();
+        map.set("key", padded("hot")).unwrap();
         board.put(0, 1);
         until("the hold is frozen", || board.get(0) == 2);
         commonhold::steps::arm("write.locked:stop").unwrap();
-        map.set("key", "new").unwrap();
+        map.set("key", padded("new")).unwrap();
     });
     until("the writer is warm", || board.get(0) == 1 || writer.is_gone());
     let mut beginner = Child::run("beginner", || {
@@ -438,5 +449,5 @@ fn a_change_that_meets_the_beginning_of_a_stream_is_in_it() {
     writer.signal(Signal::SIGCONT);
     writer.finish();
     let frame = follower.try_recv().unwrap().expect("the change is not in the stream");
-    assert_eq!((frame.key, frame.value), (&b"key"[..], &b"new"[..]));
+    assert_eq!((frame.key, frame.value), (&b"key"[..], padded("new").as_bytes()));
 }

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::map::chunk_cache::ChunkCache;
-use crate::map::hash::Hasher;
+use crate::map::hash::{Hash, Hasher};
 use crate::map::inline::Inline;
 use crate::map::lookups::Lookups;
 use crate::map::options::MapMode;
@@ -25,10 +25,10 @@ pub(crate) struct Bound {
     pub(crate) incarnation: u64,
     pub(crate) hasher: Hasher,
     pub(crate) mode: MapMode,
-    /// Its pairs are records that do not expire: the short way of a lookup applies.
+    /// Its records do not expire and have any length: the short way of a lookup applies.
     pub(crate) has_short_reads: bool,
-    /// Its records have neither checksums nor expiry, and everybody may write it: the short way of
-    /// a change applies.
+    /// Its pairs have neither checksums nor expiry, and everybody may write it: the short way of a
+    /// change applies.
     pub(crate) has_short_changes: bool,
     /// True if only its replica writes it.
     pub(crate) replica: bool,
@@ -73,9 +73,8 @@ impl Bound {
             hasher,
             mode,
             has_short_reads: mode == MapMode::General,
-            has_short_changes: mode == MapMode::General
-                && !space.has_checksums()
-                && !root.is_replica(),
+            has_short_changes: !root.is_replica()
+                && (inline.is_some() || mode == MapMode::General && !space.has_checksums()),
             replica: root.is_replica(),
             value_room: 0,
             shape: Shape::new(cache, space.has_checksums()),
@@ -177,12 +176,12 @@ impl Bound {
         }
     }
 
-    /// Fetches a bucket for writing.
+    /// Fetches both buckets of a hash, for a change.
     #[inline]
-    pub(crate) fn prefetch_to_change(&self, segment: Segment<'_>, bucket: u32) {
+    pub(crate) fn prefetch_to_change(&self, segment: Segment<'_>, hash: Hash) {
         match &self.inline {
-            Some(inline) => inline.prefetch_to_change(segment, bucket),
-            None => segment.prefetch(bucket),
+            Some(inline) => inline.prefetch_to_change(segment, hash),
+            None => segment.row(hash.buckets(self.buckets)).prefetch(),
         }
     }
 

@@ -80,16 +80,6 @@ impl Cells {
         prefetch(self.bucket(segment, number).head());
     }
 
-    /// Fetches all of a bucket for writing: only the head shows which cell is spare.
-    #[inline]
-    pub(crate) fn prefetch_whole(&self, segment: Segment<'_>, number: u32) {
-        let bucket = self.bucket(segment, number);
-        for word in (0..self.bucket_words()).step_by(LINE_WORDS) {
-            prefetch(segment.slot(bucket.first + word));
-        }
-        prefetch(segment.slot(bucket.first + self.bucket_words() - 1));
-    }
-
     /// A description of damage in a bucket, while nobody writes.
     pub(crate) fn problem(&self, segment: Segment<'_>, number: u32) -> Option<&'static str> {
         // Relaxed: nobody writes.
@@ -329,6 +319,18 @@ impl Packing for Cells {
         // As in `put`. After a split, a reader that misses here because of this store sees the
         // directory entries.
         head.store(changed, Ordering::Release);
+    }
+
+    /// Fetches all of both buckets: only the head shows which cell is spare.
+    #[inline]
+    fn prefetch_to_change(&self, segment: Segment<'_>, hash: Hash) {
+        for number in hash.buckets(self.buckets()) {
+            let bucket = self.bucket(segment, number);
+            for word in (0..self.bucket_words()).step_by(LINE_WORDS) {
+                prefetch(segment.slot(bucket.first + word));
+            }
+            prefetch(segment.slot(bucket.first + self.bucket_words() - 1));
+        }
     }
 
     #[inline]

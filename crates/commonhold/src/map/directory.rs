@@ -64,7 +64,8 @@ pub(crate) fn lookup_own<'a>(space: &'a Space, bound: &Bound, bits: u32) -> Opti
     let index = bits & (1u32.wrapping_shl(root.depth.load(Ordering::Acquire)).wrapping_sub(1));
     // Acquire, as above.
     let found = bound.chunks.entry(space, root, index)?.load(Ordering::Acquire);
-    Segment::at(space, u64::from(found) * 64).filter(|s| is_segment(space, s.offset))
+    let offset = u64::from(found) * 64;
+    is_segment(space, offset).then(|| Segment::at(space, offset))?
 }
 
 /// True if the entry of these bits still names the segment.

@@ -9,8 +9,8 @@ use crate::map::many::{self, Values};
 use crate::map::options::Uid;
 use crate::map::read::{self, Place};
 use crate::map::segment::{BUCKETS, CACHE_BUCKETS};
+use crate::map::short_inline;
 use crate::map::take::{AppendValue, Fresh, ReadUid, ReadValue, Take, ValueAndSequence};
-use crate::memory::copy;
 use crate::memory::fetch::LARGE;
 use std::mem::MaybeUninit;
 
@@ -33,9 +33,23 @@ impl Map {
     /// Those of [`get`](Self::get).
     #[inline]
     pub fn get_into(&self, key: impl AsRef<[u8]>, out: &mut Vec<u8>) -> Result<bool> {
+        match &self.bound.inline {
+            None => self.get_into_from::<false>(key, out),
+            Some(_) => self.get_into_from::<true>(key, out),
+        }
+    }
+
+    /// One of two functions, so that the code for pairs in the index does not burden the one for
+    /// records.
+    #[inline]
+    fn get_into_from<const INDEX: bool>(
+        &self,
+        key: impl AsRef<[u8]>,
+        out: &mut Vec<u8>,
+    ) -> Result<bool> {
         let key = key.as_ref();
         out.clear();
-        match self.try_read(key, AppendValue { out, start: 0 }) {
+        match self.try_read::<INDEX, _>(key, AppendValue { out, start: 0 }) {
             Some(found) => Ok(found.is_some()),
             None => self.get_into_patiently(key, out),
         }
@@ -66,8 +80,21 @@ impl Map {
         key: impl AsRef<[u8]>,
         out: &mut [MaybeUninit<u8>],
     ) -> Result<Option<usize>> {
+        match &self.bound.inline {
+            None => self.get_uninit_from::<false>(key, out),
+            Some(_) => self.get_uninit_from::<true>(key, out),
+        }
+    }
+
+    /// As [`get_into_from`](Self::get_into_from).
+    #[inline]
+    fn get_uninit_from<const INDEX: bool>(
+        &self,
+        key: impl AsRef<[u8]>,
+        out: &mut [MaybeUninit<u8>],
+    ) -> Result<Option<usize>> {
         let key = key.as_ref();
-        match self.try_read(key, ReadValue(out)) {
+        match self.try_read::<INDEX, _>(key, ReadValue(out)) {
             Some(found) => Ok(found),
             None => self.get_uninit_patiently(key, out),
         }
@@ -81,15 +108,7 @@ impl Map {
     ) -> Result<Option<usize>> {
         self.begin_read(key)?;
         self.bound.read(self.space(), |bound| {
-            let hash = bound.hasher.hash(key);
-            let Some(packing) = &bound.inline else {
-                return self.lookup(bound, hash, key, None, ReadValue(out));
-            };
-            let take = |_, value: &[u8]| {
-                copy::fill(value, out);
-                value.len()
-            };
-            inline::find(self.space(), bound, packing, (hash, key), None, take)
+            self.lookup(bound, (bound.hasher.hash(key), key), None, ReadValue(out))
         })
     }
 
@@ -111,12 +130,22 @@ impl Map {
         })
     }
 
-    /// The short way of a lookup: whether the key is present, and what was taken. `None` if it met
-    /// anything unusual; then the patient way looks again.
+    /// The short way of a lookup, in the index or in records: whether the key is present, and what
+    /// was taken. `None` if it met anything unusual; then the patient way looks again.
     #[inline(always)]
-    fn try_read<T: Take>(&self, key: &[u8], mut taker: T) -> Option<Option<T::Taken>> {
+    fn try_read<const INDEX: bool, T: Take>(
+        &self,
+        key: &[u8],
+        mut taker: T,
+    ) -> Option<Option<T::Taken>> {
         let bound: &Bound = &self.bound;
-        if !bound.has_short_reads || key.len() >= LARGE || self.arena.is_closed() {
+        if self.arena.is_closed() {
+            return None;
+        }
+        if INDEX {
+            return short_inline::try_find(self.space(), bound, key, taker);
+        }
+        if !bound.has_short_reads || key.len() >= LARGE {
             return None;
         }
         let key = (bound.hasher.hash(key), key);
@@ -139,31 +168,25 @@ impl Map {
         seen: Option<Place<'_>>,
         out: &mut Vec<u8>,
     ) -> Result<bool> {
-        if let Some(packing) = &bound.inline {
-            let take = |_, value: &[u8]| out.extend_from_slice(value);
-            let found = inline::find(self.space(), bound, packing, (hash, key), seen, take)?;
-            return Ok(found.is_some());
-        }
         let start = out.len();
-        let found = self.lookup(bound, hash, key, seen, AppendValue { out, start })?;
-        Ok(found.is_some())
+        Ok(self.lookup(bound, (hash, key), seen, AppendValue { out, start })?.is_some())
     }
 
-    /// Looks a key up in a map of records. An expired pair counts as absent. Counts hits and
-    /// misses.
+    /// Looks a key up. In a cache, an expired pair counts as absent, and hits and misses are
+    /// counted.
     #[inline(always)]
     fn lookup<T: Take>(
         &self,
         bound: &Bound,
-        hash: Hash,
-        key: &[u8],
+        key: (Hash, &[u8]),
         seen: Option<Place<'_>>,
         of: T,
     ) -> Result<Option<T::Taken>> {
-        if bound.is_cache() {
-            return self.lookup_in_cache(bound, (hash, key), seen, of);
+        match &bound.inline {
+            Some(packing) => inline::find(self.space(), bound, packing, key, seen, of),
+            None if bound.is_cache() => self.lookup_in_cache(bound, key, seen, of),
+            None => read::find::<BUCKETS, T>(self.space(), bound, key, seen, of),
         }
-        read::find::<BUCKETS, T>(self.space(), bound, (hash, key), seen, of)
     }
 
     #[inline(never)]
@@ -195,29 +218,21 @@ impl Map {
     /// Those of [`get`](Self::get).
     pub fn uid(&self, key: impl AsRef<[u8]>) -> Result<Option<Uid>> {
         let key = key.as_ref();
-        if let Some(found) = self.try_read(key, ReadUid) {
+        if let Some(found) = self.try_read::<false, _>(key, ReadUid) {
             return Ok(found);
         }
         self.begin_read(key)?;
         self.bound.read(self.space(), |bound| {
-            let hash = bound.hasher.hash(key);
-            let Some(packing) = &bound.inline else {
-                return self.lookup(bound, hash, key, None, ReadUid);
-            };
-            let take = |position, _: &[u8]| Uid(hash.directory() << 8 | position);
-            inline::find(self.space(), bound, packing, (hash, key), None, take)
+            self.lookup(bound, (bound.hasher.hash(key), key), None, ReadUid)
         })
     }
 
     /// A value and the sequence of its record, 0 if the value is not in a record.
     pub(crate) fn get_with_sequence(&self, key: &[u8]) -> Result<Option<(Vec<u8>, u64)>> {
-        if self.bound.inline.is_some() {
-            return Ok(self.get(key)?.map(|value| (value, 0)));
-        }
         self.begin_read(key)?;
         self.bound.read(self.space(), |bound| {
             let (mut value, hash) = (Vec::new(), bound.hasher.hash(key));
-            let sequence = self.lookup(bound, hash, key, None, ValueAndSequence(&mut value))?;
+            let sequence = self.lookup(bound, (hash, key), None, ValueAndSequence(&mut value))?;
             Ok(sequence.map(|sequence| (value, sequence)))
         })
     }

@@ -12,10 +12,12 @@ use crate::map::change::{Act, Change, Outcome, Rule, add};
 use crate::map::directory;
 use crate::map::hash::{Hash, Hasher};
 use crate::map::locked;
+use crate::map::options::Uid;
 use crate::map::read::Place;
 use crate::map::recover::recount;
 use crate::map::segment::Segment;
 use crate::map::split;
+use crate::map::take::Take;
 use crate::map::words::Words;
 use crate::map::write::not_a_number;
 use crate::memory::arena::Arena;
@@ -63,6 +65,9 @@ pub(crate) trait Packing {
     /// Empties a position by one store, under the lock.
     fn clear(&self, segment: Segment<'_>, position: u32);
 
+    /// Fetches both buckets of a hash, for a change.
+    fn prefetch_to_change(&self, segment: Segment<'_>, hash: Hash);
+
     /// The place in one bucket where the key seems to be.
     fn seen_in(&self, segment: Segment<'_>, bucket: u32, hash: Hash, key: &[u8]) -> Option<u32>;
 }
@@ -83,6 +88,7 @@ macro_rules! packed {
         }
     };
 }
+pub(crate) use packed;
 
 impl Inline {
     /// The packing of pairs with these lengths. `None` if they are kept in records: long pairs, and
@@ -132,13 +138,10 @@ impl Inline {
         }
     }
 
-    /// Fetches a bucket for writing.
+    /// Fetches both buckets of a hash, for a change.
     #[inline]
-    pub(crate) fn prefetch_to_change(&self, segment: Segment<'_>, bucket: u32) {
-        match self {
-            Inline::Words(_) => segment.prefetch(bucket),
-            Inline::Cells(cells) => cells.prefetch_whole(segment, bucket),
-        }
+    pub(crate) fn prefetch_to_change(&self, segment: Segment<'_>, hash: Hash) {
+        packed!(self, packing => packing.prefetch_to_change(segment, hash));
     }
 
     /// The place in one bucket where the key seems to be; fetches its contents.
@@ -183,26 +186,35 @@ impl Inline {
     }
 }
 
-fn parts<'p, P: Packing>(packing: &P, pair: &'p P::Pair) -> (&'p [u8], &'p [u8]) {
+/// Key and value of a pair.
+#[inline(always)]
+pub(crate) fn parts<'p, P: Packing>(packing: &P, pair: &'p P::Pair) -> (&'p [u8], &'p [u8]) {
     let (key, value) = packing.lengths();
     (&pair.as_ref()[..key], &pair.as_ref()[key..key + value])
 }
 
-/// Looks a key up, first in the place where it was seen. `take` gets its position and value. The
-/// key has the map's length.
+/// Looks a key up, first in the place where it was seen. The key has the map's length.
 #[inline]
-pub(crate) fn find<R>(
+pub(crate) fn find<T: Take>(
     space: &Space,
     bound: &Bound,
     inline: &Inline,
-    wanted: (Hash, &[u8]),
+    (hash, key): (Hash, &[u8]),
     seen: Option<Place<'_>>,
-    take: impl FnOnce(u32, &[u8]) -> R,
-) -> Result<Option<R>> {
+    mut of: T,
+) -> Result<Option<T::Taken>> {
     packed!(inline, packing => {
-        let found = find_pair(space, bound, packing, wanted, seen)?;
-        Ok(found.map(|(position, pair)| take(position, parts(packing, &pair).1)))
+        let found = find_pair(space, bound, packing, (hash, key), seen)?;
+        Ok(found.map(|(position, pair)| {
+            of.take_packed(Uid(uid(hash, position)), parts(packing, &pair).1)
+        }))
     })
+}
+
+/// The uid of the key with this hash at this position.
+#[inline(always)]
+pub(crate) fn uid(hash: Hash, position: u32) -> u32 {
+    hash.directory() << 8 | position
 }
 
 #[inline]
@@ -315,7 +327,7 @@ fn apply_packed<P: Packing>(
             old.clear();
             old.extend_from_slice(before);
         }
-        let (pair, number) = result_of(packing, change, before);
+        let (pair, number) = result_of(packing, change.key, change.act, before);
         let stream_lock = match (&pair, &found) {
             (Some(pair), _) => begin_frame(lane, bound, packing, *segment, ChangeKind::Set, pair),
             (None, Some((_, pair))) => {
@@ -324,23 +336,40 @@ fn apply_packed<P: Packing>(
             (None, None) => Ok(None),
         };
         let stream_lock = stream_lock?;
-        let counted = Mend::new(|| recount(bound, *segment));
-        begin(lane, *segment);
-        if let Some(stream_lock) = &stream_lock {
-            stream_lock.arm(segment.slot_offset(packing.commits(position)));
-        }
-        match &pair {
-            Some(pair) => packing.put(*segment, position, hash, pair),
-            None => packing.clear(*segment, position),
-        }
-        step!("inline.committed");
-        if let Some(stream_lock) = stream_lock {
-            stream_lock.finish();
-        }
-        locked::count(bound, *segment, found.is_some(), pair.is_some());
-        counted.done();
-        return Ok(Outcome { done: true, uid: hash.directory() << 8 | position, number });
+        let place = (position, found.is_some());
+        let new = pair.as_ref().map(|pair| (hash, pair));
+        commit(lane, bound, packing, *segment, place, new, stream_lock);
+        return Ok(Outcome { done: true, uid: uid(hash, position), number });
     }
+}
+
+/// Commits one change of a position, which `was_used`, of a locked segment: `new` is the pair to
+/// store there, `None` to remove the old one.
+#[inline(always)]
+pub(crate) fn commit<P: Packing>(
+    writer: &impl Writer,
+    bound: &Bound,
+    packing: &P,
+    segment: Segment<'_>,
+    (position, was_used): (u32, bool),
+    new: Option<(Hash, &P::Pair)>,
+    stream_lock: Option<StreamLock<'_>>,
+) {
+    let counted = Mend::new(|| recount(bound, segment));
+    begin(writer, segment);
+    if let Some(stream_lock) = &stream_lock {
+        stream_lock.arm(segment.slot_offset(packing.commits(position)));
+    }
+    match new {
+        Some((hash, pair)) => packing.put(segment, position, hash, pair),
+        None => packing.clear(segment, position),
+    }
+    step!("inline.committed");
+    if let Some(stream_lock) = stream_lock {
+        stream_lock.finish();
+    }
+    locked::count(bound, segment, was_used, new.is_some());
+    counted.done();
 }
 
 fn check_lengths<P: Packing>(bound: &Bound, packing: &P, change: &Change<'_>) -> Result<()> {
@@ -357,22 +386,25 @@ fn check_lengths<P: Packing>(bound: &Bound, packing: &P, change: &Change<'_>) ->
 }
 
 /// The pair after a change of a value, and the sum if it is an addition.
-fn result_of<P: Packing>(
+#[inline(always)]
+pub(crate) fn result_of<P: Packing>(
     packing: &P,
-    change: &Change<'_>,
+    key: &[u8],
+    act: Act<'_>,
     before: Option<&[u8]>,
 ) -> (Option<P::Pair>, i64) {
-    match change.act {
-        Act::Put(value) => (Some(packing.pack(change.key, value)), 0),
+    match act {
+        Act::Put(value) => (Some(packing.pack(key, value)), 0),
         Act::Add(by) => {
             let number = before.and_then(|value| add(value, by)).unwrap_or(by);
-            (Some(packing.pack(change.key, &number.to_le_bytes())), number)
+            (Some(packing.pack(key, &number.to_le_bytes())), number)
         }
         Act::Delete => (None, 0),
     }
 }
 
 /// Counts a change of a locked segment before it is made.
+#[inline(always)]
 fn begin(writer: &impl Writer, segment: Segment<'_>) {
     let header = segment.header();
     let counter = writer.next_sequence(header.state_word.load(Ordering::Relaxed));
@@ -422,18 +454,7 @@ pub(crate) fn remove_at(
             Some(kind) => begin_frame(writer, bound, packing, segment, kind, &pair)?,
             None => None,
         };
-        let counted = Mend::new(|| recount(bound, segment));
-        begin(writer, segment);
-        if let Some(stream_lock) = &stream_lock {
-            stream_lock.arm(segment.slot_offset(packing.commits(position)));
-        }
-        packing.clear(segment, position);
-        step!("inline.committed");
-        if let Some(stream_lock) = stream_lock {
-            stream_lock.finish();
-        }
-        locked::count(bound, segment, true, false);
-        counted.done();
+        commit(writer, bound, packing, segment, (position, true), None, stream_lock);
         Ok(true)
     })
 }

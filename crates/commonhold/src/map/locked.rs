@@ -92,9 +92,7 @@ pub(crate) fn fetch(space: &Space, bound: &Bound, hash: Hash) {
 #[inline(always)]
 pub(crate) fn fetch_segment(bound: &Bound, segment: Segment<'_>, hash: Hash) {
     segment.prefetch_header();
-    let [first, second] = hash.buckets(bound.buckets);
-    bound.prefetch_to_change(segment, first);
-    bound.prefetch_to_change(segment, second);
+    bound.prefetch_to_change(segment, hash);
 }
 
 /// Lists and takes the lock of the segment for these 24 directory bits of a hash.

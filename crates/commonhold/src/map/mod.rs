@@ -60,6 +60,7 @@ pub(crate) mod segment;
 mod set;
 pub(crate) mod shadow_map;
 pub(crate) mod short_change;
+pub(crate) mod short_inline;
 pub(crate) mod split;
 pub(crate) mod take;
 pub(crate) mod typed;

@@ -97,6 +97,15 @@ impl<'a> Row<'a> {
         Matching(unsafe { copy::words_are(lines, wanted, mask) })
     }
 
+    /// The same for the lower 32 bits of each word, which take half the time.
+    #[inline(always)]
+    #[allow(unsafe_code)]
+    pub(crate) fn lower_equal(&self, wanted: [u32; 2], mask: u32) -> Matching {
+        let lines = [self.first, self.second].map(|bucket| std::ptr::from_ref(bucket).cast());
+        // SAFETY: buckets are 64 bytes of the mapped file.
+        Matching(unsafe { copy::lower_halves_are(lines, wanted, mask) })
+    }
+
     /// A free slot in the emptier of the two buckets.
     #[inline(always)]
     pub(crate) fn free(&self) -> Option<u32> {
@@ -133,8 +142,14 @@ impl<'a> Row<'a> {
 
     /// The number of the bucket of a slot of the row.
     #[inline(always)]
-    pub(crate) fn bucket_of(&self, at: u32) -> u32 {
-        if at < BUCKET_SLOTS { self.numbers[0] } else { self.numbers[1] }
+    fn bucket_of(&self, at: u32) -> u32 {
+        self.of_bucket(at, self.numbers)
+    }
+
+    /// The one of two values, by bucket, that is for a slot of the row.
+    #[inline(always)]
+    pub(crate) fn of_bucket<V: Copy>(&self, at: u32, values: [V; 2]) -> V {
+        if at < BUCKET_SLOTS { values[0] } else { values[1] }
     }
 }
 

@@ -1,11 +1,12 @@
 //! Changing operations of a map by key: the short way first.
 
 use crate::error::{Error, Result};
+use crate::map::bound::Bound;
 use crate::map::change::{Act, Change, Expiry, Outcome, Rule};
 use crate::map::handle::Map;
 use crate::map::options::Uid;
 use crate::map::short_change::{self, Add, Put, Remove, ShortAct, When};
-use crate::map::{inline, write};
+use crate::map::{inline, short_inline, write};
 
 impl Map {
     /// Sets the value of a key, present or not. Returns its uid.
@@ -27,10 +28,15 @@ impl Map {
         when: When,
         act: impl ShortAct + Into<Act<'v>>,
     ) -> Result<Outcome> {
-        if self.bound.has_short_changes
-            && let Some(done) = short_change::try_apply(&self.arena, &self.bound, key, when, act)
-        {
-            return Ok(done);
+        let bound: &Bound = &self.bound;
+        if bound.has_short_changes {
+            let done = match &bound.inline {
+                None => short_change::try_apply(&self.arena, bound, key, when, act),
+                Some(_) => short_inline::try_apply(&self.arena, bound, key, when, act),
+            };
+            if let Some(done) = done {
+                return Ok(done);
+            }
         }
         self.change_patiently(key, when, act.into())
     }

@@ -187,18 +187,8 @@ fn under_lock<'a, A: ShortAct>(
     act: A,
     memory: Option<&Memory<'_, '_>>,
 ) -> Option<Outcome> {
-    let (space, segment) = (segment.space, **segment);
-    let same = directory::is_own(space, bound, hash.directory(), segment);
-    step!("write.locked");
-    if !same || !bound.is_current(space) || is_frozen(lane) {
-        return None;
-    }
-    // After the look at the freeze lock: a stream begins while the hold is frozen. Either the
-    // freezing process waits for this segment's lock, or the acquire of a free freeze lock makes
-    // the stream visible.
-    if bound.root(space).stream.ring.load(Ordering::Relaxed) != 0 {
-        return None;
-    }
+    let segment = **segment;
+    ensure_undisturbed(lane, bound, hash, segment)?;
     let first = row.tagged(hash.tag()).next();
     let (at, old_word, record) = match first {
         Some(at) => {
@@ -230,6 +220,26 @@ fn under_lock<'a, A: ShortAct>(
     });
     locked::commit(lane, bound, segment, place, old, new, None);
     Some(Outcome { done: true, uid: hash.directory() << 8 | place.1, number })
+}
+
+/// `None` if the locked segment is not the key's any more, or a freeze or a stream is in the way.
+#[inline(always)]
+pub(crate) fn ensure_undisturbed(
+    lane: &LaneGuard<'_>,
+    bound: &Bound,
+    hash: Hash,
+    segment: Segment<'_>,
+) -> Option<()> {
+    let space = segment.space;
+    let same = directory::is_own(space, bound, hash.directory(), segment);
+    step!("write.locked");
+    if !same || !bound.is_current(space) || is_frozen(lane) {
+        return None;
+    }
+    // After the look at the freeze lock: a stream begins while the hold is frozen. Either the
+    // freezing process waits for this segment's lock, or the acquire of a free freeze lock makes
+    // the stream visible.
+    (bound.root(space).stream.ring.load(Ordering::Relaxed) == 0).then_some(())
 }
 
 /// The pair in a slot that has the tag; `None` if it is another key's.

@@ -6,12 +6,15 @@
 use crate::map::cache;
 use crate::map::options::Uid;
 use crate::map::read::Hit;
-use crate::memory::copy::Byte;
+use crate::memory::copy::{self, Byte};
 
 /// Copies something out of a record. It may run several times; only the last result counts.
 pub(crate) trait Take {
     type Taken;
     fn take(&mut self, hit: &Hit<'_>) -> Self::Taken;
+
+    /// The same of a pair that is kept in the index: its uid and its value.
+    fn take_packed(&mut self, uid: Uid, value: &[u8]) -> Self::Taken;
 }
 
 /// As much of the value as fits; the value's length.
@@ -22,6 +25,12 @@ impl<B: Byte> Take for ReadValue<'_, B> {
     #[inline(always)]
     fn take(&mut self, hit: &Hit<'_>) -> usize {
         hit.record.read_value(self.0)
+    }
+
+    #[inline(always)]
+    fn take_packed(&mut self, _: Uid, value: &[u8]) -> usize {
+        copy::fill(value, self.0);
+        value.len()
     }
 }
 
@@ -38,9 +47,16 @@ impl Take for AppendValue<'_> {
         self.out.truncate(self.start);
         hit.record.append_value(self.out);
     }
+
+    #[inline(always)]
+    fn take_packed(&mut self, _: Uid, value: &[u8]) {
+        self.out.truncate(self.start);
+        copy::extend(value, self.out);
+    }
 }
 
-/// The value, in place of everything in the vector; the sequence of the record.
+/// The value, in place of everything in the vector; the sequence of the record, 0 if the value is
+/// not in a record.
 pub(crate) struct ValueAndSequence<'o>(pub(crate) &'o mut Vec<u8>);
 
 impl Take for ValueAndSequence<'_> {
@@ -50,6 +66,12 @@ impl Take for ValueAndSequence<'_> {
         self.0.clear();
         hit.record.append_value(self.0);
         hit.record.sequence
+    }
+
+    fn take_packed(&mut self, _: Uid, value: &[u8]) -> u64 {
+        self.0.clear();
+        self.0.extend_from_slice(value);
+        0
     }
 }
 
@@ -61,6 +83,11 @@ impl Take for ReadUid {
     #[inline(always)]
     fn take(&mut self, hit: &Hit<'_>) -> Uid {
         Uid(hit.record.directory() << 8 | hit.position)
+    }
+
+    #[inline(always)]
+    fn take_packed(&mut self, uid: Uid, _: &[u8]) -> Uid {
+        uid
     }
 }
 
@@ -81,5 +108,10 @@ impl<T: Take> Take for Fresh<T> {
             hit.mark_visited();
         }
         fresh.then_some(taken)
+    }
+
+    /// The pairs of a cache are records.
+    fn take_packed(&mut self, uid: Uid, value: &[u8]) -> Option<T::Taken> {
+        Some(self.of.take_packed(uid, value))
     }
 }

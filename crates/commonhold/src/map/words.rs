@@ -13,6 +13,8 @@ use std::sync::atomic::Ordering;
 pub(crate) struct Words {
     key_bytes: usize,
     value_bytes: usize,
+    /// The bits of the key in a pair.
+    key_mask: u64,
     fillers: [u64; BUCKETS as usize],
 }
 
@@ -41,18 +43,14 @@ impl Words {
         }
         let all = fillers.iter().all(Option::is_some);
         let fillers = fillers.map(Option::unwrap_or_default);
-        all.then_some(Words { key_bytes, value_bytes, fillers })
-    }
-
-    #[inline]
-    fn key_mask(&self) -> u64 {
-        u64::MAX >> (64 - 8 * self.key_bytes)
+        let key_mask = u64::MAX >> (64 - 8 * key_bytes);
+        all.then_some(Words { key_bytes, value_bytes, key_mask, fillers })
     }
 
     /// True if a slot of the bucket holds a pair with the key.
     #[inline(always)]
     fn is(&self, bucket: u32, key: u64, word: u64) -> bool {
-        (word ^ self.fillers[bucket as usize] ^ key) & self.key_mask() == 0 && word != 0
+        (word ^ self.fillers[bucket as usize] ^ key) & self.key_mask == 0 && word != 0
     }
 
     /// The pair in a slot of a bucket; `None` if the slot is empty.
@@ -69,7 +67,7 @@ impl Packing for Words {
         (self.key_bytes, self.value_bytes)
     }
 
-    #[inline]
+    #[inline(always)]
     fn pack(&self, key: &[u8], value: &[u8]) -> [u8; 8] {
         let value = if self.key_bytes == 8 { 0 } else { low_bytes(value) << (8 * self.key_bytes) };
         (low_bytes(key) | value).to_le_bytes()
@@ -77,20 +75,26 @@ impl Packing for Words {
 
     #[inline]
     fn has_key(&self, pair: &[u8; 8], key: &[u8]) -> bool {
-        (u64::from_le_bytes(*pair) ^ low_bytes(key)) & self.key_mask() == 0
+        (u64::from_le_bytes(*pair) ^ low_bytes(key)) & self.key_mask == 0
     }
 
-    #[inline]
+    #[inline(always)]
     fn find(&self, segment: Segment<'_>, hash: Hash, key: &[u8]) -> Option<(u32, [u8; 8])> {
         let key = low_bytes(key);
         let row = segment.row(hash.buckets(BUCKETS));
-        let wanted = row.numbers().map(|number| self.fillers[number as usize] ^ key);
-        row.equal(wanted, self.key_mask()).find_map(|at| {
+        let [first, second] = row.numbers();
+        let wanted = [self.fillers[first as usize] ^ key, self.fillers[second as usize] ^ key];
+        let mut matching = match self.key_bytes {
+            0..=4 => row.lower_equal([wanted[0] as u32, wanted[1] as u32], self.key_mask as u32),
+            _ => row.equal(wanted, self.key_mask),
+        };
+        matching.find_map(|at| {
             // Acquire pairs with the release of the commit. The slot may have changed since it
-            // matched.
-            let (bucket, word) = (row.bucket_of(at), row.slot(at).load(Ordering::Acquire));
-            let is = self.is(bucket, key, word);
-            is.then(|| self.decode(bucket, word).map(|pair| (row.position(at), pair))).flatten()
+            // matched. An empty one does not match: its filler is no key of this bucket.
+            let word = row.slot(at).load(Ordering::Acquire);
+            let different = word ^ row.of_bucket(at, wanted);
+            let pair = (different ^ key).to_le_bytes();
+            (different & self.key_mask == 0).then_some((row.position(at), pair))
         })
     }
 
@@ -100,13 +104,13 @@ impl Packing for Words {
         self.decode(position / BUCKET_SLOTS, segment.slot(position).load(Ordering::Acquire))
     }
 
-    #[inline]
+    #[inline(always)]
     fn free_position(&self, segment: Segment<'_>, hash: Hash) -> Option<u32> {
         let row = segment.row(hash.buckets(BUCKETS));
         row.free().map(|at| row.position(at))
     }
 
-    #[inline]
+    #[inline(always)]
     fn put(&self, segment: Segment<'_>, position: u32, _: Hash, pair: &[u8; 8]) {
         let word = u64::from_le_bytes(*pair) ^ self.fillers[(position / BUCKET_SLOTS) as usize];
         // The commit point. Pairs with the acquire of readers.
@@ -118,11 +122,16 @@ impl Packing for Words {
         position
     }
 
-    #[inline]
+    #[inline(always)]
     fn clear(&self, segment: Segment<'_>, position: u32) {
         // As in `put`. After a split, a reader that misses here because of this store sees the
         // directory entries.
         segment.slot(position).store(0, Ordering::Release);
+    }
+
+    #[inline(always)]
+    fn prefetch_to_change(&self, segment: Segment<'_>, hash: Hash) {
+        segment.row(hash.buckets(BUCKETS)).prefetch();
     }
 
     #[inline]
@@ -133,7 +142,7 @@ impl Packing for Words {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn low_bytes(bytes: &[u8]) -> u64 {
     match bytes.len() {
         4 => u64::from(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])),

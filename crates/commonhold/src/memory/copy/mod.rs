@@ -72,11 +72,28 @@ pub(crate) unsafe fn read<B: Byte>(from: *const u8, out: &mut [B]) {
 }
 
 /// Fills `out` with as many of `bytes`, which are private memory too, as fit.
-#[inline]
+#[inline(always)]
 pub(crate) fn fill<B: Byte>(bytes: &[u8], out: &mut [B]) {
     let room = out.len().min(bytes.len());
-    // SAFETY: both ranges have `room` bytes, and one is borrowed for writing alone.
-    unsafe { bytes.as_ptr().copy_to_nonoverlapping(out.as_mut_ptr().cast(), room) }
+    let to = out.as_mut_ptr().cast();
+    // SAFETY: both ranges have `room` bytes, and one is borrowed for writing alone. A constant
+    // length needs no call.
+    unsafe {
+        match room {
+            4 => bytes.as_ptr().copy_to_nonoverlapping(to, 4),
+            8 => bytes.as_ptr().copy_to_nonoverlapping(to, 8),
+            _ => bytes.as_ptr().copy_to_nonoverlapping(to, room),
+        }
+    }
+}
+
+/// Appends `bytes`, which are private memory too, to `out`.
+#[inline(always)]
+pub(crate) fn extend(bytes: &[u8], out: &mut Vec<u8>) {
+    out.reserve(bytes.len());
+    fill(bytes, out.spare_capacity_mut());
+    // SAFETY: the capacity was just reserved, and `fill` has filled that many bytes of it.
+    unsafe { out.set_len(out.len() + bytes.len()) };
 }
 
 /// True if the `bytes.len()` bytes of the file at `from` equal `bytes`.
@@ -110,6 +127,16 @@ pub(crate) unsafe fn upper_24_are(lines: [*const u8; 2], wanted: u32) -> u32 {
 pub(crate) unsafe fn words_are(lines: [*const u8; 2], wanted: [u64; 2], mask: u64) -> u32 {
     // SAFETY: the caller's contract.
     unsafe { raw::words_are(lines, wanted, mask) }
+}
+
+/// The same for the lower 32 bits of each word.
+///
+/// # Safety
+/// As [`upper_24_are`].
+#[inline(always)]
+pub(crate) unsafe fn lower_halves_are(lines: [*const u8; 2], wanted: [u32; 2], mask: u32) -> u32 {
+    // SAFETY: the caller's contract.
+    unsafe { raw::lower_halves_are(lines, wanted, mask) }
 }
 
 /// Asks the processor to fetch the cache line at `from`. Does not change its contents.

@@ -52,6 +52,11 @@ macro_rules! suite {
                         // SAFETY: as above.
                         let found = unsafe { $raw::words_are(lines, [0, tag], mask) };
                         assert_eq!(found, (0..16).map(|at| is(at, mask)).sum::<u32>());
+                        let (wanted, mask) = ([0, tag as u32], mask as u32);
+                        // SAFETY: as above.
+                        let found = unsafe { $raw::lower_halves_are(lines, wanted, mask) };
+                        let is = |at| is(at, mask.into());
+                        assert_eq!(found, (0..16).map(is).sum::<u32>());
                     }
                 }
             }

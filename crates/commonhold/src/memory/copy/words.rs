@@ -132,6 +132,15 @@ pub(super) unsafe fn words_are(lines: [*const u8; 2], wanted: [u64; 2], mask: u6
     words.enumerate().map(|(at, part)| is(at, part.load())).sum()
 }
 
+/// The same for the lower 32 bits of each word.
+///
+/// # Safety
+/// As [`upper_24_are`].
+pub(super) unsafe fn lower_halves_are(lines: [*const u8; 2], wanted: [u32; 2], mask: u32) -> u32 {
+    // SAFETY: the caller's contract.
+    unsafe { words_are(lines, wanted.map(u64::from), mask.into()) }
+}
+
 /// There is no portable prefetch.
 #[allow(dead_code, reason = "tests of other processors need only the copies")]
 pub(super) fn prefetch(_: *const u8) {}

@@ -40,6 +40,17 @@ pub(in super::super) unsafe fn words_are(
     in_line(0) | in_line(1) << 8
 }
 
+/// The same for the lower 32 bits of each word.
+#[inline(always)]
+pub(in super::super) unsafe fn lower_halves_are(
+    lines: [*const u8; 2],
+    wanted: [u32; 2],
+    mask: u32,
+) -> u32 {
+    // SAFETY: the caller's contract.
+    unsafe { words_are(lines, wanted.map(u64::from), mask.into()) }
+}
+
 #[inline(always)]
 unsafe fn upper_24_in(from: *const u8, wanted: u32) -> u32 {
     use std::arch::aarch64::*;

@@ -42,7 +42,9 @@ use x86_64 as processor;
 use processor::{
     copy_many, load1, load2, load4, load8, load16, store1, store2, store4, store8, store16,
 };
-pub(super) use processor::{prefetch, prefetch_to_write, upper_24_are, words_are};
+pub(super) use processor::{
+    lower_halves_are, prefetch, prefetch_to_write, upper_24_are, words_are,
+};
 
 const LONG: usize = 128;
 

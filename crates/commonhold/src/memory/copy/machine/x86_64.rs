@@ -58,6 +58,28 @@ pub(in super::super) unsafe fn words_are(
     }
 }
 
+/// The same for the lower 32 bits of each word.
+#[inline(always)]
+pub(in super::super) unsafe fn lower_halves_are(
+    lines: [*const u8; 2],
+    wanted: [u32; 2],
+    mask: u32,
+) -> u32 {
+    use std::arch::x86_64::*;
+    // SAFETY: the caller's contract. Every x86-64 has these instructions.
+    unsafe {
+        let mask = _mm_set1_epi32(mask as i32);
+        let in_line = |line, wanted: u32| {
+            let wanted = _mm_and_si128(_mm_set1_epi32(wanted as i32), mask);
+            let are = |halves| _mm_cmpeq_epi32(_mm_and_si128(halves, mask), wanted);
+            let (low, high) = lower_halves(line);
+            _mm_packs_epi32(are(low), are(high))
+        };
+        let both = [in_line(lines[0], wanted[0]), in_line(lines[1], wanted[1])];
+        _mm_movemask_epi8(_mm_packs_epi16(both[0], both[1])) as u32
+    }
+}
+
 /// The eight words of a line.
 #[inline(always)]
 unsafe fn words_of(line: *const u8) -> [__m128i; 4] {
@@ -72,19 +94,29 @@ unsafe fn words_of(line: *const u8) -> [__m128i; 4] {
     [a, b, c, d]
 }
 
-/// The upper halves of the first four and of the last four words of a line.
-#[inline(always)]
-unsafe fn upper_halves(line: *const u8) -> (__m128i, __m128i) {
-    let (low, high);
-    // SAFETY: the caller's contract; four plain loads of aligned 16 bytes.
-    unsafe {
-        asm!("movaps {low}, [{line}]", "shufps {low}, [{line} + 16], 0xdd",
-             "movaps {high}, [{line} + 32]", "shufps {high}, [{line} + 48], 0xdd",
-             low = out(xmm_reg) low, high = out(xmm_reg) high, line = in(reg) line,
-             options(nostack, readonly, preserves_flags));
-    }
-    (low, high)
+/// Defines a function that loads one half of each word of a line: of the first four words, and of
+/// the last four.
+macro_rules! halves {
+    ($name:ident, $choice:literal) => {
+        #[inline(always)]
+        unsafe fn $name(line: *const u8) -> (__m128i, __m128i) {
+            let (low, high);
+            // SAFETY: the caller's contract; four plain loads of aligned 16 bytes.
+            unsafe {
+                asm!("movaps {low}, [{line}]",
+                     concat!("shufps {low}, [{line} + 16], ", $choice),
+                     "movaps {high}, [{line} + 32]",
+                     concat!("shufps {high}, [{line} + 48], ", $choice),
+                     low = out(xmm_reg) low, high = out(xmm_reg) high, line = in(reg) line,
+                     options(nostack, readonly, preserves_flags));
+            }
+            (low, high)
+        }
+    };
 }
+
+halves!(lower_halves, "0x88");
+halves!(upper_halves, "0xdd");
 
 #[inline(always)]
 pub(super) unsafe fn copy_many(from: *const u8, to: *mut u8, len: usize) {
