@@ -185,15 +185,6 @@ impl Bound {
         }
     }
 
-    /// Fetches a bucket for reading.
-    #[inline]
-    pub(crate) fn prefetch(&self, segment: Segment<'_>, bucket: u32) {
-        match &self.inline {
-            Some(inline) => inline.prefetch(segment, bucket),
-            None => segment.prefetch(bucket),
-        }
-    }
-
     /// # Errors
     /// `TooLarge` beyond the limit of 2^32 - 1 bytes; `Invalid` for a length that is not the map's.
     #[inline]
@@ -211,6 +202,20 @@ impl Bound {
             _ => {}
         }
         Ok(())
+    }
+
+    /// # Errors
+    /// As [`check_lengths`](Self::check_lengths), of the first key that has a wrong length.
+    #[inline]
+    pub(crate) fn check_keys<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<()> {
+        let is_right = |key: &K| match self.mode {
+            MapMode::Fixed { key_bytes, .. } => key.as_ref().len() == key_bytes as usize,
+            _ => key.as_ref().len() <= u32::MAX as usize,
+        };
+        match keys.iter().find(|key| !is_right(key)) {
+            None => Ok(()),
+            Some(wrong) => self.check_lengths(wrong.as_ref(), None),
+        }
     }
 
     #[cold]

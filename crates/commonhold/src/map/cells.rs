@@ -74,12 +74,6 @@ impl Cells {
         Bucket { segment, first: number * self.bucket_words(), words: self.words }
     }
 
-    /// Fetches the head of a bucket for reading.
-    #[inline]
-    pub(crate) fn prefetch(&self, segment: Segment<'_>, number: u32) {
-        prefetch(self.bucket(segment, number).head());
-    }
-
     /// A description of damage in a bucket, while nobody writes.
     pub(crate) fn problem(&self, segment: Segment<'_>, number: u32) -> Option<&'static str> {
         // Relaxed: nobody writes.
@@ -251,17 +245,12 @@ impl Packing for Cells {
     }
 
     #[inline]
-    fn has_key(&self, pair: &[u8; MOST], key: &[u8]) -> bool {
-        pair[..self.key_bytes] == *key
-    }
-
-    #[inline]
     fn find(&self, segment: Segment<'_>, hash: Hash, key: &[u8]) -> Option<(u32, [u8; MOST])> {
-        let buckets = hash.buckets(self.buckets());
         // Both are fetched together: which of them contains a key cannot be predicted.
-        buckets.into_iter().for_each(|number| self.prefetch(segment, number));
-        buckets.into_iter().find_map(|number| {
-            let found = self.bucket(segment, number).find(tag_of(hash), |p| self.has_key(p, key));
+        self.prefetch(segment, hash);
+        let has_key = |pair: &[u8; MOST]| pair[..self.key_bytes] == *key;
+        hash.buckets(self.buckets()).into_iter().find_map(|number| {
+            let found = self.bucket(segment, number).find(tag_of(hash), has_key);
             found.map(|(at, pair)| (number * BUCKET_SLOTS + at, pair))
         })
     }
@@ -321,6 +310,26 @@ impl Packing for Cells {
         head.store(changed, Ordering::Release);
     }
 
+    /// Fetches the heads.
+    #[inline]
+    fn prefetch(&self, segment: Segment<'_>, hash: Hash) {
+        for number in hash.buckets(self.buckets()) {
+            prefetch(self.bucket(segment, number).head());
+        }
+    }
+
+    #[inline]
+    fn prefetch_candidates(&self, segment: Segment<'_>, hash: Hash) {
+        for number in hash.buckets(self.buckets()) {
+            let bucket = self.bucket(segment, number);
+            // Relaxed: only a prefetch depends on it.
+            let head = bucket.head().load(Ordering::Relaxed);
+            if let Some((_, cell)) = bucket.candidates(head, tag_of(hash)).next() {
+                prefetch(bucket.word(cell, 0));
+            }
+        }
+    }
+
     /// Fetches all of both buckets: only the head shows which cell is spare.
     #[inline]
     fn prefetch_to_change(&self, segment: Segment<'_>, hash: Hash) {
@@ -331,16 +340,6 @@ impl Packing for Cells {
             }
             prefetch(segment.slot(bucket.first + self.bucket_words() - 1));
         }
-    }
-
-    #[inline]
-    fn seen_in(&self, segment: Segment<'_>, number: u32, hash: Hash, _: &[u8]) -> Option<u32> {
-        let bucket = self.bucket(segment, number);
-        // Relaxed: only a hint depends on it.
-        let head = bucket.head().load(Ordering::Relaxed);
-        let (at, cell) = bucket.candidates(head, tag_of(hash)).next()?;
-        prefetch(bucket.word(cell, 0));
-        Some(number * BUCKET_SLOTS + at)
     }
 }
 

@@ -5,9 +5,9 @@ use crate::map::bound::Bound;
 use crate::map::handle::Map;
 use crate::map::hash::Hash;
 use crate::map::inline;
-use crate::map::many::{self, Values};
+use crate::map::many::{Batch, Values};
 use crate::map::options::Uid;
-use crate::map::read::{self, Place};
+use crate::map::read;
 use crate::map::segment::{BUCKETS, CACHE_BUCKETS};
 use crate::map::short_inline;
 use crate::map::take::{AppendValue, Fresh, ReadUid, ReadValue, Take, ValueAndSequence};
@@ -60,7 +60,7 @@ impl Map {
         self.begin_read(key)?;
         let present = self.bound.read(self.space(), |bound| {
             out.clear();
-            self.append(bound, bound.hasher.hash(key), key, None, out)
+            self.append(bound, bound.hasher.hash(key), key, out)
         })?;
         if !present {
             out.clear();
@@ -108,7 +108,7 @@ impl Map {
     ) -> Result<Option<usize>> {
         self.begin_read(key)?;
         self.bound.read(self.space(), |bound| {
-            self.lookup(bound, (bound.hasher.hash(key), key), None, ReadValue(out))
+            self.lookup(bound, (bound.hasher.hash(key), key), ReadValue(out))
         })
     }
 
@@ -119,14 +119,12 @@ impl Map {
     /// # Errors
     /// Those of [`get`](Self::get).
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K], out: &mut Values) -> Result<usize> {
-        for key in keys {
-            self.bound.check_lengths(key.as_ref(), None)?;
-        }
+        self.bound.check_keys(keys)?;
         self.arena.ensure_open()?;
-        self.bound.read(self.space(), |bound| {
-            many::get_many(self.space(), bound, keys, out, |hash, key, seen, out| {
-                self.append(bound, hash, key, seen, out.buffer())
-            })
+        let (space, marks) = (self.space(), self.arena.participant().is_some());
+        self.bound.read(space, |bound| {
+            let one = |hash, key: &[u8], out: &mut Vec<u8>| self.append(bound, hash, key, out);
+            Batch { space, bound, marks }.look_up(keys, out, one)
         })
     }
 
@@ -160,16 +158,9 @@ impl Map {
 
     /// Appends the value of `key`. If the key is absent, `out` may have grown by garbage.
     #[inline]
-    fn append(
-        &self,
-        bound: &Bound,
-        hash: Hash,
-        key: &[u8],
-        seen: Option<Place<'_>>,
-        out: &mut Vec<u8>,
-    ) -> Result<bool> {
+    fn append(&self, bound: &Bound, hash: Hash, key: &[u8], out: &mut Vec<u8>) -> Result<bool> {
         let start = out.len();
-        Ok(self.lookup(bound, (hash, key), seen, AppendValue { out, start })?.is_some())
+        Ok(self.lookup(bound, (hash, key), AppendValue { out, start })?.is_some())
     }
 
     /// Looks a key up. In a cache, an expired pair counts as absent, and hits and misses are
@@ -179,13 +170,12 @@ impl Map {
         &self,
         bound: &Bound,
         key: (Hash, &[u8]),
-        seen: Option<Place<'_>>,
         of: T,
     ) -> Result<Option<T::Taken>> {
         match &bound.inline {
-            Some(packing) => inline::find(self.space(), bound, packing, key, seen, of),
-            None if bound.is_cache() => self.lookup_in_cache(bound, key, seen, of),
-            None => read::find::<BUCKETS, T>(self.space(), bound, key, seen, of),
+            Some(packing) => inline::find(self.space(), bound, packing, key, of),
+            None if bound.is_cache() => self.lookup_in_cache(bound, key, of),
+            None => read::find::<BUCKETS, T>(self.space(), bound, key, of),
         }
     }
 
@@ -194,11 +184,10 @@ impl Map {
         &self,
         bound: &Bound,
         key: (Hash, &[u8]),
-        seen: Option<Place<'_>>,
         of: T,
     ) -> Result<Option<T::Taken>> {
         let fresh = Fresh { of, marks: self.arena.participant().is_some() };
-        let found = read::find::<CACHE_BUCKETS, _>(self.space(), bound, key, seen, fresh)?;
+        let found = read::find::<CACHE_BUCKETS, _>(self.space(), bound, key, fresh)?;
         let found = found.flatten();
         bound.lookups.count(found.is_some());
         Ok(found)
@@ -222,9 +211,8 @@ impl Map {
             return Ok(found);
         }
         self.begin_read(key)?;
-        self.bound.read(self.space(), |bound| {
-            self.lookup(bound, (bound.hasher.hash(key), key), None, ReadUid)
-        })
+        self.bound
+            .read(self.space(), |bound| self.lookup(bound, (bound.hasher.hash(key), key), ReadUid))
     }
 
     /// A value and the sequence of its record, 0 if the value is not in a record.
@@ -232,7 +220,7 @@ impl Map {
         self.begin_read(key)?;
         self.bound.read(self.space(), |bound| {
             let (mut value, hash) = (Vec::new(), bound.hasher.hash(key));
-            let sequence = self.lookup(bound, (hash, key), None, ValueAndSequence(&mut value))?;
+            let sequence = self.lookup(bound, (hash, key), ValueAndSequence(&mut value))?;
             Ok(sequence.map(|sequence| (value, sequence)))
         })
     }

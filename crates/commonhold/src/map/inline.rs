@@ -13,7 +13,7 @@ use crate::map::directory;
 use crate::map::hash::{Hash, Hasher};
 use crate::map::locked;
 use crate::map::options::Uid;
-use crate::map::read::Place;
+use crate::map::read;
 use crate::map::recover::recount;
 use crate::map::segment::Segment;
 use crate::map::split;
@@ -44,9 +44,6 @@ pub(crate) trait Packing {
     /// The pair of this key and value, which have the map's lengths.
     fn pack(&self, key: &[u8], value: &[u8]) -> Self::Pair;
 
-    /// True if the pair has this key, which has the map's length.
-    fn has_key(&self, pair: &Self::Pair, key: &[u8]) -> bool;
-
     /// The pair with this key in a segment, and its position.
     fn find(&self, segment: Segment<'_>, hash: Hash, key: &[u8]) -> Option<(u32, Self::Pair)>;
 
@@ -65,11 +62,15 @@ pub(crate) trait Packing {
     /// Empties a position by one store, under the lock.
     fn clear(&self, segment: Segment<'_>, position: u32);
 
+    /// Fetches both buckets of a hash, for a lookup.
+    fn prefetch(&self, segment: Segment<'_>, hash: Hash);
+
+    /// Fetches the pairs that may have the key with this hash, if that is more than the buckets.
+    #[inline(always)]
+    fn prefetch_candidates(&self, _: Segment<'_>, _: Hash) {}
+
     /// Fetches both buckets of a hash, for a change.
     fn prefetch_to_change(&self, segment: Segment<'_>, hash: Hash);
-
-    /// The place in one bucket where the key seems to be.
-    fn seen_in(&self, segment: Segment<'_>, bucket: u32, hash: Hash, key: &[u8]) -> Option<u32>;
 }
 
 /// The packing of a map. One per handle, and the words' fillers are read in every lookup: no box.
@@ -129,31 +130,10 @@ impl Inline {
         }
     }
 
-    /// Fetches a bucket for reading.
-    #[inline]
-    pub(crate) fn prefetch(&self, segment: Segment<'_>, bucket: u32) {
-        match self {
-            Inline::Words(_) => segment.prefetch(bucket),
-            Inline::Cells(cells) => cells.prefetch(segment, bucket),
-        }
-    }
-
     /// Fetches both buckets of a hash, for a change.
     #[inline]
     pub(crate) fn prefetch_to_change(&self, segment: Segment<'_>, hash: Hash) {
         packed!(self, packing => packing.prefetch_to_change(segment, hash));
-    }
-
-    /// The place in one bucket where the key seems to be; fetches its contents.
-    #[inline]
-    pub(crate) fn seen_in(
-        &self,
-        segment: Segment<'_>,
-        bucket: u32,
-        hash: Hash,
-        key: &[u8],
-    ) -> Option<u32> {
-        packed!(self, packing => packing.seen_in(segment, bucket, hash, key))
     }
 
     /// Key and value at a position.
@@ -193,18 +173,17 @@ pub(crate) fn parts<'p, P: Packing>(packing: &P, pair: &'p P::Pair) -> (&'p [u8]
     (&pair.as_ref()[..key], &pair.as_ref()[key..key + value])
 }
 
-/// Looks a key up, first in the place where it was seen. The key has the map's length.
+/// Looks a key up. The key has the map's length.
 #[inline]
 pub(crate) fn find<T: Take>(
     space: &Space,
     bound: &Bound,
     inline: &Inline,
     (hash, key): (Hash, &[u8]),
-    seen: Option<Place<'_>>,
     mut of: T,
 ) -> Result<Option<T::Taken>> {
     packed!(inline, packing => {
-        let found = find_pair(space, bound, packing, (hash, key), seen)?;
+        let found = find_pair(space, bound, packing, (hash, key))?;
         Ok(found.map(|(position, pair)| {
             of.take_packed(Uid(uid(hash, position)), parts(packing, &pair).1)
         }))
@@ -223,24 +202,12 @@ fn find_pair<P: Packing>(
     bound: &Bound,
     packing: &P,
     (hash, key): (Hash, &[u8]),
-    seen: Option<Place<'_>>,
 ) -> Result<Option<(u32, P::Pair)>> {
-    if let Some(Place { segment, position }) = seen
-        && let Some(pair) = packing.at(segment, position).filter(|p| packing.has_key(p, key))
-    {
-        bound.ensure_current(space)?;
-        return Ok(Some((position, pair)));
-    }
     for _ in 0..TRIES {
         let Some(segment) = directory::lookup(space, bound, hash.directory()) else { break };
         let found = packing.find(segment, hash, key);
-        if found.is_none() {
-            // Pairs with the release of directory entries: the slots were read before.
-            fence(Ordering::Acquire);
-            let again = directory::lookup(space, bound, hash.directory());
-            if again.is_none_or(|again| again.offset != segment.offset) {
-                continue;
-            }
+        if found.is_none() && !read::is_absent(space, bound, hash, segment) {
+            continue;
         }
         bound.ensure_current(space)?;
         return Ok(found);

@@ -10,7 +10,7 @@
 // | the map that a handle is bound to | `binding` |
 // | where things are in memory | `root`, `directory`, `chunk_cache`, `segment`, `record`, `hash` |
 // | reading | `read`, `take` (what is copied), `many`, `iterate` |
-// | writing the short way | `short_change` |
+// | the short ways | `short_change`, `short_inline` (pairs in the index) |
 // | writing | `change` (the request), `write`, `batch`, `locked` (the commit), `split` |
 // | creating and dropping maps | `lifecycle`, `dropping` |
 // | maps that only a replica writes | `replica`, `shadow_map` (replaces another map) |

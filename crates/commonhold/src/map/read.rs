@@ -30,7 +30,7 @@ pub(crate) struct Hit<'a> {
     segment: Segment<'a>,
 }
 
-/// The place where a key seemed to be a moment ago.
+/// The place of a record.
 #[derive(Clone, Copy)]
 pub(crate) struct Place<'a> {
     pub(crate) segment: Segment<'a>,
@@ -64,8 +64,7 @@ pub(crate) fn find_in_any<T: Take>(
     }
 }
 
-/// Looks a key up in a map whose segments have `COUNT` buckets, first in the place where it was
-/// seen.
+/// Looks a key up in a map whose segments have `COUNT` buckets.
 ///
 /// # Errors
 /// As [`find_in_any`].
@@ -74,15 +73,8 @@ pub(crate) fn find<const COUNT: u32, T: Take>(
     space: &Space,
     bound: &Bound,
     (hash, key): (Hash, &[u8]),
-    seen: Option<Place<'_>>,
     mut taker: T,
 ) -> Result<Option<T::Taken>> {
-    if let Some(place) = seen
-        && let Some(taken) = glance_at(bound, hash, key, place, &mut taker)
-        && bound.is_current(space)
-    {
-        return Ok(Some(taken));
-    }
     match try_find::<COUNT, T>(space, bound, (hash, key), &mut taker) {
         Some(found) => Ok(found),
         None => look_repeatedly::<COUNT, T>(space, bound, hash, key, &mut taker),
@@ -115,40 +107,36 @@ fn glance<const COUNT: u32, T: Take>(
     let segment = directory::lookup(space, bound, hash.directory())?;
     let row = segment.row(hash.buckets(COUNT));
     if let Some(at) = row.tagged(hash.tag()).next() {
-        let place = Place { segment, position: row.position(at) };
-        return glance_into(bound, hash, key, (row.slot(at), place), taker).map(Some);
+        let (slot, place) = (row.slot(at), Place { segment, position: row.position(at) });
+        // Acquire pairs with the release that committed the slot.
+        let word = slot.load(Ordering::Acquire);
+        return glance_at(bound, hash, key, (slot, word, place), taker).map(Some);
     }
+    is_absent(space, bound, hash, segment).then_some(None)
+}
+
+/// True if a key that was not found in the segment was absent at one moment, provided that the map
+/// is current.
+#[inline(always)]
+pub(crate) fn is_absent(space: &Space, bound: &Bound, hash: Hash, segment: Segment<'_>) -> bool {
     // Pairs with the release of directory entries: the slots were read before.
     fence(Ordering::Acquire);
-    let again = directory::lookup(space, bound, hash.directory())?;
-    (again.offset == segment.offset).then_some(None)
+    let again = directory::lookup(space, bound, hash.directory());
+    again.is_some_and(|again| again.offset == segment.offset)
 }
 
-/// If the place contains a record of the key, that is the key's record. A hit needs no look at the
-/// directory, however the place was found.
+/// If `word`, which was loaded (acquire) from the slot, names a short record of the key, and still
+/// does after the copy, that is the key's record. However long ago it was loaded: a hit needs no
+/// look at the directory. The record proves by its key whose it is, so the slot's tag is not
+/// compared again.
 #[inline(always)]
-fn glance_at<T: Take>(
+pub(crate) fn glance_at<T: Take>(
     bound: &Bound,
     hash: Hash,
     key: &[u8],
-    place: Place<'_>,
+    (slot, word, Place { segment, position }): (&AtomicU64, u64, Place<'_>),
     taker: &mut T,
 ) -> Option<T::Taken> {
-    let slot = place.segment.slot(place.position);
-    glance_into(bound, hash, key, (slot, place), taker)
-}
-
-/// The record proves by its key whose it is, so the slot's tag is not compared again.
-#[inline(always)]
-fn glance_into<T: Take>(
-    bound: &Bound,
-    hash: Hash,
-    key: &[u8],
-    (slot, Place { segment, position }): (&AtomicU64, Place<'_>),
-    taker: &mut T,
-) -> Option<T::Taken> {
-    // Acquire pairs with the release that committed the slot.
-    let word = slot.load(Ordering::Acquire);
     step!("read.found");
     let record = bound.shape.open_short(segment.space, word)?;
     if !record.is_of(bound.id, hash) || !record.key_is(key) {
@@ -211,12 +199,7 @@ fn look<const COUNT: u32, T: Take>(
             decided => return decided,
         }
     }
-    // Pairs with the release of directory entries: the slots were read before.
-    fence(Ordering::Acquire);
-    match directory::lookup(space, bound, hash.directory()) {
-        Some(again) if again.offset == segment.offset => Seen::IsNot,
-        _ => Seen::Changed,
-    }
+    if is_absent(space, bound, hash, segment) { Seen::IsNot } else { Seen::Changed }
 }
 
 fn examine<T: Take>(

@@ -458,10 +458,10 @@ fn sealed(sequence: u64) -> u64 {
     rapidhash_v3_seeded(&sequence.to_le_bytes(), &DEFAULT_RAPID_SECRETS)
 }
 
-/// Prefetches the record in a slot word.
-#[inline]
+/// Fetches the record in a slot word.
+#[inline(always)]
 pub(crate) fn prefetch(space: &Space, word: u64) {
-    crate::memory::copy::prefetch(space.at(offset_of(word), 8));
+    copy::prefetch(space.perhaps_at(offset_of(word)));
 }
 
 /// The map that the record at `offset` names. For checks and for compaction.

@@ -51,22 +51,6 @@ pub(crate) struct Bucket {
     pub(crate) slots: [AtomicU64; BUCKET_SLOTS as usize],
 }
 
-impl Bucket {
-    /// Bit `i` is set if slot `i` satisfies `is`. All eight slots are tested without a branch. The
-    /// position of a key in the line cannot be predicted, so stopping early would cost more than it
-    /// saves.
-    #[inline(always)]
-    pub(crate) fn matching(&self, is: impl Fn(u64) -> bool) -> Matching {
-        let mut bits = 0;
-        // Starts with the last: shifting a carry in is one instruction.
-        for slot in self.slots.iter().rev() {
-            // Acquire pairs with the release that committed the slot.
-            bits = bits << 1 | u32::from(is(slot.load(Ordering::Acquire)));
-        }
-        Matching(bits)
-    }
-}
-
 /// The two candidate buckets of a key, as one row of 16 slots. Both are searched together: which of
 /// them contains a key cannot be predicted, and their lines are fetched at the same time.
 pub(crate) struct Row<'a> {
@@ -289,6 +273,13 @@ impl<'a> Segment<'a> {
         &self.bucket(position / BUCKET_SLOTS).slots[(position % BUCKET_SLOTS) as usize]
     }
 
+    /// The position of one of its slots.
+    #[inline(always)]
+    pub(crate) fn position_of(self, slot: &AtomicU64) -> u32 {
+        let first = self.lines.buckets.as_ptr().addr();
+        (slot.as_ptr().addr().wrapping_sub(first) / size_of::<AtomicU64>()) as u32
+    }
+
     pub(crate) fn slot_offset(self, position: u32) -> u64 {
         self.offset + 64 + u64::from(position) * 8
     }
@@ -314,12 +305,6 @@ impl<'a> Segment<'a> {
     #[inline(always)]
     pub(crate) fn prefetch_header(self) {
         copy::prefetch_to_write(std::ptr::from_ref(self.header()).cast());
-    }
-
-    /// Fetches a bucket for reading.
-    #[inline(always)]
-    pub(crate) fn prefetch(self, number: u32) {
-        copy::prefetch(std::ptr::from_ref(self.bucket(number)).cast());
     }
 
     /// Under the segment's lock.

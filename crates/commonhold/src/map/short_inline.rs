@@ -1,6 +1,6 @@
 //! The short ways of fixed-length pairs in the index: one look, and one change.
 //!
-//! The same loads and stores as the patient ways ([`inline`]), without loops and closures. A change
+//! The same loads and stores as the patient ways ([`inline`]), in straight-line code. A change
 //! waits for nothing, as that of a record does ([`short_change`]): anything unusual ends it before
 //! the map has changed, and the patient way begins again.
 
@@ -11,6 +11,7 @@ use crate::map::hash::Hash;
 use crate::map::inline::{self, Inline, Packing, packed, parts, uid};
 use crate::map::locked;
 use crate::map::options::Uid;
+use crate::map::read;
 use crate::map::segment::Segment;
 use crate::map::short_change::{self, ShortAct, When};
 use crate::map::take::Take;
@@ -18,7 +19,6 @@ use crate::memory::arena::Arena;
 use crate::memory::lane::{ANYTHING, LaneGuard};
 use crate::steps::step;
 use crate::sync::space::Space;
-use std::sync::atomic::{Ordering, fence};
 
 /// Looks a key up. `None` if the key has another length than the map's, or if the lookup met a
 /// change, damage or the end of the map. The patient way finds out which.
@@ -36,20 +36,12 @@ pub(crate) fn try_find<T: Take>(
         let hash = bound.hasher.hash(key);
         let segment = directory::lookup(space, bound, hash.directory())?;
         let Some((position, pair)) = packing.find(segment, hash, key) else {
-            return is_missing(space, bound, hash, segment).then_some(None);
+            let absent = read::is_absent(space, bound, hash, segment) && bound.is_current(space);
+            return absent.then_some(None);
         };
         let taken = taker.take_packed(Uid(uid(hash, position)), parts(packing, &pair).1);
         bound.is_current(space).then_some(Some(taken))
     })
-}
-
-/// True if a key that was not found is not in the map.
-#[inline(always)]
-fn is_missing(space: &Space, bound: &Bound, hash: Hash, segment: Segment<'_>) -> bool {
-    // Pairs with the release of directory entries: the slots were read before.
-    fence(Ordering::Acquire);
-    let again = directory::lookup(space, bound, hash.directory());
-    again.is_some_and(|again| again.offset == segment.offset) && bound.is_current(space)
 }
 
 /// Applies a change without waiting for anything. `None` if nothing was done, and the patient way

@@ -47,12 +47,6 @@ impl Words {
         all.then_some(Words { key_bytes, value_bytes, key_mask, fillers })
     }
 
-    /// True if a slot of the bucket holds a pair with the key.
-    #[inline(always)]
-    fn is(&self, bucket: u32, key: u64, word: u64) -> bool {
-        (word ^ self.fillers[bucket as usize] ^ key) & self.key_mask == 0 && word != 0
-    }
-
     /// The pair in a slot of a bucket; `None` if the slot is empty.
     #[inline(always)]
     fn decode(&self, bucket: u32, word: u64) -> Option<[u8; 8]> {
@@ -71,11 +65,6 @@ impl Packing for Words {
     fn pack(&self, key: &[u8], value: &[u8]) -> [u8; 8] {
         let value = if self.key_bytes == 8 { 0 } else { low_bytes(value) << (8 * self.key_bytes) };
         (low_bytes(key) | value).to_le_bytes()
-    }
-
-    #[inline]
-    fn has_key(&self, pair: &[u8; 8], key: &[u8]) -> bool {
-        (u64::from_le_bytes(*pair) ^ low_bytes(key)) & self.key_mask == 0
     }
 
     #[inline(always)]
@@ -130,15 +119,13 @@ impl Packing for Words {
     }
 
     #[inline(always)]
-    fn prefetch_to_change(&self, segment: Segment<'_>, hash: Hash) {
+    fn prefetch(&self, segment: Segment<'_>, hash: Hash) {
         segment.row(hash.buckets(BUCKETS)).prefetch();
     }
 
-    #[inline]
-    fn seen_in(&self, segment: Segment<'_>, bucket: u32, _: Hash, key: &[u8]) -> Option<u32> {
-        let key = low_bytes(key);
-        let at = segment.bucket(bucket).matching(|word| self.is(bucket, key, word)).next();
-        at.map(|at| bucket * BUCKET_SLOTS + at)
+    #[inline(always)]
+    fn prefetch_to_change(&self, segment: Segment<'_>, hash: Hash) {
+        self.prefetch(segment, hash);
     }
 }
 

@@ -265,6 +265,12 @@ impl Space {
         unsafe { self.base.add(offset as usize) }
     }
 
+    /// Address of `offset`, which may not exist. For prefetches.
+    #[inline(always)]
+    pub(crate) fn perhaps_at(&self, offset: u64) -> *const u8 {
+        self.base.as_ptr().wrapping_add(offset as usize)
+    }
+
     /// The struct at a constant offset that every hold has.
     #[inline(always)]
     pub(crate) fn fixed<T: Shared, const OFFSET: u64>(&self) -> &T {
