@@ -53,6 +53,7 @@ impl<W: Writer> Drop for Locked<'_, '_, W> {
 /// A record that will be published.
 pub(crate) struct New<'d> {
     pub(crate) word: u64,
+    pub(crate) state_word: &'d AtomicU64,
     /// The record, if it has a checksum that still needs the sequence.
     pub(crate) checksum: Option<&'d Record<'d>>,
     /// Set once it is published: from then on its maker does not free it.
@@ -220,7 +221,7 @@ pub(crate) fn commit(
         }
         fence(Ordering::Release);
         // Pairs with the acquire of readers: the bytes are whole.
-        segment.space.word(offset_of(new_word)).store(sequence, Ordering::Release);
+        new.state_word.store(sequence, Ordering::Release);
         step!("write.sequenced");
     }
     if let Some(stream_lock) = &stream_lock {

@@ -139,17 +139,17 @@ impl Shape {
     }
 
     /// As [`write`](Self::write), for a record of fewer than 16 KiB without expiry and checksum.
-    /// `None` if its memory does not exist.
+    /// Returns its state word; `None` if its memory does not exist.
     #[inline(always)]
     #[allow(unsafe_code)]
-    pub(crate) fn write_short(
+    pub(crate) fn write_short<'a>(
         self,
-        space: &Space,
+        space: &'a Space,
         offset: u64,
         (map, hash): (u32, Hash),
         key: &[u8],
         value: &[u8],
-    ) -> Option<()> {
+    ) -> Option<&'a AtomicU64> {
         let len = self.short_len(key.len(), value.len() as u64);
         let start = space.reach(offset, len)?;
         let lengths = value.len() as u64 | (key.len() as u64) << LENGTH_BITS;
@@ -160,8 +160,8 @@ impl Shape {
             let at = start.add(self.short as usize);
             copy::write(at, key);
             copy::write(at.add(key.len()), value);
+            Some(space.word_there(offset))
         }
-        Some(())
     }
 
     /// Overwrites the 8-byte value of a record of [`write_short`](Self::write_short) that the

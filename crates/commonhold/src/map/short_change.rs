@@ -19,7 +19,7 @@ use crate::memory::freeze_lock::is_frozen;
 use crate::memory::lane::{ANYTHING, LaneGuard};
 use crate::steps::step;
 use std::cell::Cell;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The conditions that the short way knows.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -147,13 +147,27 @@ fn in_lane<A: ShortAct>(
     let row = segment.row(hash.buckets(BUCKETS));
     segment.prefetch_header();
     row.prefetch();
-    let memory = match act.value() {
-        Some(value) => Some(write(lane, bound, hash, key, value)?),
-        None => None,
+    let Some(value) = act.value() else {
+        step!("write.prepared");
+        let locked = locked::try_lock_this(lane, segment)?;
+        return under_lock(lane, bound, &locked, row, (hash, key), when, act, None);
     };
+    let draft = write(lane, bound, hash, key, value)?;
     step!("write.prepared");
     let locked = locked::try_lock_this(lane, segment)?;
-    under_lock(lane, bound, &locked, row, (hash, key), when, act, memory.as_ref())
+    let done = under_lock(lane, bound, &locked, row, (hash, key), when, act, Some(&draft));
+    drop(locked);
+    if draft.memory.is_public.get() {
+        // A short record does not take a run of extents, so there is nothing to release.
+        std::mem::forget(draft.memory);
+    }
+    done
+}
+
+/// The memory of a new record, whose key and value are written.
+struct Written<'l, 'a> {
+    memory: Memory<'l, 'a>,
+    state_word: &'a AtomicU64,
 }
 
 /// Writes the new record.
@@ -164,15 +178,15 @@ fn write<'l, 'a>(
     hash: Hash,
     key: &[u8],
     value: &[u8],
-) -> Option<Memory<'l, 'a>> {
+) -> Option<Written<'l, 'a>> {
     if key.len() >= LARGE / 4 || value.len() >= LARGE / 4 {
         return None;
     }
     let room = bound.shape.short_len(key.len(), bound.room_for(value.len()));
     let offset = lane.allocate_again(room)?;
     let memory = Memory { lane, offset, room, is_public: Cell::new(false) };
-    bound.shape.write_short(lane.space(), offset, (bound.id, hash), key, value)?;
-    Some(memory)
+    let state_word = bound.shape.write_short(lane.space(), offset, (bound.id, hash), key, value)?;
+    Some(Written { memory, state_word })
 }
 
 #[inline(always)]
@@ -185,7 +199,7 @@ fn under_lock<'a, A: ShortAct>(
     (hash, key): (Hash, &[u8]),
     when: When,
     act: A,
-    memory: Option<&Memory<'_, '_>>,
+    draft: Option<&Written<'_, '_>>,
 ) -> Option<Outcome> {
     let segment = **segment;
     ensure_undisturbed(lane, bound, hash, segment)?;
@@ -199,13 +213,13 @@ fn under_lock<'a, A: ShortAct>(
     };
     let refused = match record {
         Some(_) => when == When::Absent,
-        None => when == When::Present || memory.is_none(),
+        None => when == When::Present || draft.is_none(),
     };
     if refused {
         return Some(Outcome::default());
     }
-    let number = match memory {
-        Some(memory) => {
+    let number = match draft {
+        Some(Written { memory, .. }) => {
             let draft = Draft { bound, segment, offset: memory.offset, key };
             act.complete(draft, record.as_ref())?
         }
@@ -213,8 +227,9 @@ fn under_lock<'a, A: ShortAct>(
     };
     let place = (row.slot(at), row.position(at));
     let old = record.map(|record| Old { word: old_word, sequence: record.sequence });
-    let new = memory.map(|memory| New {
+    let new = draft.map(|Written { memory, state_word }| New {
         word: slot_word(memory.offset, hash),
+        state_word,
         checksum: None,
         is_public: &memory.is_public,
     });

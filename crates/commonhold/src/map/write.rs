@@ -179,6 +179,7 @@ fn publish(
         cache::count_expired(bound, segment.space, found.is_some() && fresh.is_none());
         let new = draft.map(|d| New {
             word: d.word,
+            state_word: d.record.state_word(),
             checksum: Some(&d.record),
             is_public: &d.memory.is_public,
         });

@@ -112,7 +112,7 @@ pub(super) unsafe fn write(to: *mut u8, from: *const u8, len: usize) {
 }
 
 /// Whether `len` bytes in the file and in private memory are the same; contract of [`copy`].
-#[inline]
+#[inline(always)]
 pub(super) unsafe fn equal(from: *const u8, other: *const u8, len: usize) -> bool {
     // SAFETY: the caller's contract; all offsets below stay within `len`.
     unsafe {
