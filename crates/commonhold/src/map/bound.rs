@@ -25,7 +25,7 @@ pub(crate) struct Bound {
     pub(crate) incarnation: u64,
     pub(crate) hasher: Hasher,
     pub(crate) mode: MapMode,
-    /// Its records do not expire and have any length: the short way of a lookup applies.
+    /// In general mode: the short way of a lookup in records that do not expire applies.
     pub(crate) has_short_reads: bool,
     /// Its pairs have neither checksums nor expiry, and everybody may write it: the short way of a
     /// change applies.

@@ -144,10 +144,29 @@ impl Map {
             return short_inline::try_find(self.space(), bound, key, taker);
         }
         if !bound.has_short_reads || key.len() >= LARGE {
-            return None;
+            return if bound.is_cache() { self.try_read_in_cache(bound, key, taker) } else { None };
         }
         let key = (bound.hasher.hash(key), key);
         read::try_find::<BUCKETS, T>(self.space(), bound, key, &mut taker)
+    }
+
+    /// The same in a cache: an expired pair counts as absent.
+    #[inline(never)]
+    fn try_read_in_cache<T: Take>(
+        &self,
+        bound: &Bound,
+        key: &[u8],
+        of: T,
+    ) -> Option<Option<T::Taken>> {
+        if key.len() >= LARGE {
+            return None;
+        }
+        let key = (bound.hasher.hash(key), key);
+        let mut fresh = Fresh { of, marks: self.arena.participant().is_some() };
+        let found = read::try_find::<CACHE_BUCKETS, _>(self.space(), bound, key, &mut fresh)?;
+        let found = found.flatten();
+        bound.lookups.count(found.is_some());
+        Some(found)
     }
 
     #[inline]

@@ -294,7 +294,8 @@ fn apply_packed<P: Packing>(
             old.clear();
             old.extend_from_slice(before);
         }
-        let (pair, number) = result_of(packing, change.key, change.act, before);
+        let pair = found.as_ref().map(|(_, pair)| pair);
+        let (pair, number) = result_of(packing, change.key, change.act, pair);
         let stream_lock = match (&pair, &found) {
             (Some(pair), _) => begin_frame(lane, bound, packing, *segment, ChangeKind::Set, pair),
             (None, Some((_, pair))) => {
@@ -358,12 +359,12 @@ pub(crate) fn result_of<P: Packing>(
     packing: &P,
     key: &[u8],
     act: Act<'_>,
-    before: Option<&[u8]>,
+    before: Option<&P::Pair>,
 ) -> (Option<P::Pair>, i64) {
     match act {
         Act::Put(value) => (Some(packing.pack(key, value)), 0),
         Act::Add(by) => {
-            let number = before.and_then(|value| add(value, by)).unwrap_or(by);
+            let number = before.and_then(|pair| add(parts(packing, pair).1, by)).unwrap_or(by);
             (Some(packing.pack(key, &number.to_le_bytes())), number)
         }
         Act::Delete => (None, 0),

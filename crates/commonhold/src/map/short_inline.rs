@@ -114,7 +114,7 @@ fn under_lock<P: Packing>(
         Some((position, _)) => *position,
         None => packing.free_position(segment, hash)?,
     };
-    let before = found.as_ref().map(|(_, pair)| parts(packing, pair).1);
+    let before = found.as_ref().map(|(_, pair)| pair);
     let (pair, number) = inline::result_of(packing, key, act, before);
     let new = pair.as_ref().map(|pair| (hash, pair));
     inline::commit(lane, bound, packing, segment, (position, found.is_some()), new, None);
