@@ -88,8 +88,8 @@ impl Values {
         &mut self.bytes
     }
 
-    /// Ends one value, which began at `start`, and counts it if it is present. Bytes appended for an
-    /// absent one are garbage.
+    /// Ends one value, which began at `start`, and counts it if it is present. Bytes appended for
+    /// an absent one are garbage.
     #[inline(always)]
     fn finish(&mut self, start: usize, present: bool) -> usize {
         if !present {
