@@ -79,7 +79,7 @@ pub struct Cli {
     #[arg(help_heading = "Global options")]
     pub format: Option<Format>,
 
-    /// Print only results and errors, without reports and progress
+    /// Print only results and errors, not reports or progress
     #[arg(long, short, global = true, help_heading = "Global options")]
     pub quiet: bool,
 }
@@ -248,13 +248,13 @@ pub enum Subcommand {
     /// Check this machine and recommend changes
     #[command(after_help = flowing(doctor::EXAMPLES))]
     Doctor(doctor::Args),
-    /// Run several processes that share a hold, and stop one and kill another
+    /// Run several processes that share a hold, then suspend one and kill another
     #[cfg(feature = "lab")]
     Demo(demo::Args),
     /// Measure the speed of maps, channels, queues and logs on this machine
     #[cfg(feature = "lab")]
     Bench(bench::Args),
-    /// Kill and stop processes that use a hold, and check that nothing is lost
+    /// Kill and suspend processes that share a new hold, and check that nothing is lost
     #[cfg(feature = "lab")]
     Crashtest(crashtest::Args),
     /// Print completions for a shell

@@ -69,7 +69,7 @@ pub struct Directory {
     #[arg(long, global = true, value_name = "DIR", help_heading = "Global options")]
     pub directory: Option<PathBuf>,
 
-    /// Maximum time to wait for a lock whose holder is stopped [default: no limit]
+    /// Maximum time to wait for a lock whose holder is suspended [default: no limit]
     #[arg(long, global = true, value_name = "TIME", help_heading = "Global options")]
     #[arg(value_parser = sizes::wait)]
     pub lock_timeout: Option<Duration>,

@@ -6,7 +6,8 @@ use std::time::Duration;
 /// The default size limit of a hold: 64 GiB.
 pub(crate) const DEFAULT_MAX_BYTES: u64 = 64 << 30;
 
-/// Options for opening or creating a hold; begin with [`Hold::options`].
+/// Options for opening or creating a hold; begin with
+/// [`Hold::options`](crate::Hold::options).
 #[derive(Clone, Debug)]
 pub struct HoldOptions {
     pub(crate) max_bytes: u64,

@@ -19,8 +19,8 @@ Examples:
 
 Writers wait during the check. Readers do not wait.
 
-Exit codes: 0 the hold is undamaged; 1 it is damaged (the problems are listed); 2, 3 see
-'hold help'";
+Exit codes: 0 = the hold is undamaged; 1 = it is damaged (the problems are listed); 2, 3 see 'hold
+help'";
 
 /// Options of `hold check`.
 #[derive(clap::Args, Debug)]

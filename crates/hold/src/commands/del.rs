@@ -16,7 +16,8 @@ Examples:
   hold del --if 3 shop prices apple             # only if the value is 3
   hold drop shop prices                         # the whole map
 
-Exit codes: 0 all keys are deleted; 1 some were absent, or --if was false; 2, 3 see 'hold help'";
+Exit codes: 0 = all keys are deleted; 1 = some were absent, or --if was false; 2, 3 see 'hold
+help'";
 
 /// Options of `hold del`.
 #[derive(clap::Args, Debug)]

@@ -20,7 +20,7 @@ Examples:
   hold drop shop --yes                          # the whole hold, without asking
   hold drop shop --force                        # even while other processes have it open
 
-Exit codes: 0 deleted; 1 nothing to delete, or the answer was no; 2, 3 see 'hold help'";
+Exit codes: 0 = deleted; 1 = nothing to delete, or the answer was no; 2, 3 see 'hold help'";
 
 /// Options of `hold drop`.
 #[derive(clap::Args, Debug)]

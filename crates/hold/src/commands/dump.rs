@@ -46,7 +46,7 @@ pub struct Args {
     #[command(flatten)]
     name: MapName,
 
-    /// The file to write; it is replaced when the dump is complete
+    /// The file to write; an existing file is replaced only when the dump is complete
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 
@@ -54,7 +54,7 @@ pub struct Args {
     #[arg(long)]
     header: bool,
 
-    /// Write bytes that are not UTF-8 to CSV unchanged
+    /// In CSV, write bytes that are not UTF-8 unchanged
     #[arg(long)]
     raw: bool,
 

@@ -29,7 +29,7 @@ Examples:
   hold get --uid shop prices 17                 # by uid instead of key
   hold get shop prices plum || echo 'no plums'
 
-Exit codes: 0 all keys are present; 1 some are absent (no message); 2, 3 see 'hold help'";
+Exit codes: 0 = all keys are present; 1 = some are absent (no message); 2, 3 see 'hold help'";
 
 /// Options of `hold get`.
 #[derive(clap::Args, Debug)]

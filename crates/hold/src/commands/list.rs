@@ -21,9 +21,9 @@ Examples:
   hold list --directory ./holds
   hold list --format json | jq -r '.[].name'
 
-Names that begin with a dot are Commonhold's own, such as the reports of origins and replicas
-('.reports') and the positions of replicas. This command lists them only with --all. Other
-subcommands accept them like any other name.";
+Structures whose names begin with a dot are Commonhold's own, such as the reports of origins and
+replicas ('.reports') and the positions of replicas. This command lists them only with --all.
+Other subcommands accept their names like any others.";
 
 /// Options of `hold list`.
 #[derive(clap::Args, Debug)]
@@ -32,7 +32,7 @@ pub struct Args {
     #[arg(value_name = "HOLD")]
     hold: Option<PathBuf>,
 
-    /// Include Commonhold's own names, which begin with a dot
+    /// Include Commonhold's own structures, whose names begin with a dot
     #[arg(long, short, requires = "hold")]
     all: bool,
 }

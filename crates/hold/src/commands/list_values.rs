@@ -34,7 +34,7 @@ Examples:
 Every change rewrites the whole list, so a list should be no larger than a few kilobytes. For more
 data, use 'hold queue' or 'hold channel'. Removing the last value of a list deletes the key.
 
-Exit codes: 0 all values are added; 2, 3 see 'hold help'";
+Exit codes: 0 = all values are added; 2, 3 see 'hold help'";
 
 /// Examples of `hold unshift`.
 pub const UNSHIFT_EXAMPLES: &str = "\
@@ -43,7 +43,7 @@ Examples:
   hold unshift shop lists fruit a b             # now a, then b
   hold get --list shop lists fruit
 
-Exit codes: 0 all values are added; 2, 3 see 'hold help'";
+Exit codes: 0 = all values are added; 2, 3 see 'hold help'";
 
 /// Examples of `hold pop`.
 pub const POP_EXAMPLES: &str = "\
@@ -52,8 +52,8 @@ Examples:
   hold pop shop lists fruit --count 3           # the last value first, one per line
   hold pop shop lists fruit --format json       # {\"value\": \"pear\"}
 
-Exit codes: 0 the list had the requested number of values; 1 it had fewer (no message); 2, 3 see
-'hold help'";
+Exit codes: 0 = the list had the requested number of values; 1 = it had fewer (no message); 2, 3
+see 'hold help'";
 
 /// Examples of `hold shift`.
 pub const SHIFT_EXAMPLES: &str = "\
@@ -62,8 +62,8 @@ Examples:
   hold shift shop lists fruit --count 3         # the first three, one per line
   hold shift shop lists fruit --format json     # {\"value\": \"apple\"}
 
-Exit codes: 0 the list had the requested number of values; 1 it had fewer (no message); 2, 3 see
-'hold help'";
+Exit codes: 0 = the list had the requested number of values; 1 = it had fewer (no message); 2, 3
+see 'hold help'";
 
 /// An end of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -44,8 +44,8 @@ selects JSON for the report.
         numbers, lists and other objects are stored as their JSON text
   nul   key NUL value NUL ...
 
-Exit codes: 0 all pairs are stored; 1 records were skipped; 3 loading stopped at an invalid record
-(the records before it are stored); 2 see 'hold help'";
+Exit codes: 0 = all pairs are stored; 1 = records were skipped; 3 = loading stopped at an invalid
+record (the records before it are stored); 2 see 'hold help'";
 
 /// Pairs stored in one step.
 const BATCH_PAIRS: usize = 4096;

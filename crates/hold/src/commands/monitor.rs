@@ -28,7 +28,7 @@ servers over the last few minutes. The monitor only reads the hold.
 Every client that can connect can read all names and statistics, so accept connections from other
 machines only on trusted networks. Clients cannot change or start anything.
 
-Exit codes: 0 stopped by a signal; 2, 3 see 'hold help'";
+Exit codes: 0 = stopped by a signal; 2, 3 see 'hold help'";
 
 /// Options of `hold monitor`.
 #[derive(clap::Args, Debug)]

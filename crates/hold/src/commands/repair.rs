@@ -21,7 +21,7 @@ Examples:
 
 Without --salvage, the command recovers the unfinished operations of killed processes, returns
 free memory to the system and checks the hold. Other processes may use the hold while the command
-runs. Repair is never necessary: the next process that needs an affected part recovers it.
+runs. This is never strictly necessary: the next process that needs an affected part recovers it.
 
 Use --salvage for a file hold that was open when the system crashed or lost power. No other
 process may have the hold open. For each key, the command keeps the newest record with a correct
@@ -30,7 +30,7 @@ arbitrary order, so deleted keys may come back and new keys may be missing. Queu
 logs are not salvaged. The old file is kept. Without --force, salvaging a sound hold is an error.
 Only a backup ('hold backup') guarantees that nothing is lost.
 
-Exit codes: 0 no problems remain; 1 problems remain (they are listed); 2, 3 see 'hold help'";
+Exit codes: 0 = no problems remain; 1 = problems remain (they are listed); 2, 3 see 'hold help'";
 
 /// Options of `hold repair`.
 #[derive(clap::Args, Debug)]

@@ -26,7 +26,7 @@ Examples:
   hold set --cache --cache-max-bytes 64M --ttl 5m shop pages /index '<html>'
   hold set --hex --fixed 4,8 shop ids 01000000 0a00000000000000
 
-Exit codes: 0 stored; 1 not stored, because the condition is false; 2, 3 see 'hold help'";
+Exit codes: 0 = stored; 1 = not stored, because the condition is false; 2, 3 see 'hold help'";
 
 /// Options of `hold set`.
 #[derive(clap::Args, Debug)]

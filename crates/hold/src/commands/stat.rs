@@ -45,7 +45,7 @@ pub struct Args {
     #[arg(value_name = "NAME")]
     name: Option<String>,
 
-    /// Include Commonhold's own names, which begin with a dot
+    /// Include Commonhold's own structures, whose names begin with a dot
     #[arg(long, short, conflicts_with = "name")]
     all: bool,
 }

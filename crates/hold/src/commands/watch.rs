@@ -30,18 +30,18 @@ Examples:
 Each line has the kind of change (set, delete, expire, evict, clear), the key and the new value,
 separated by tabs. Backslash escapes stand for control characters and for bytes that are not
 UTF-8. Every change is printed once, and changes to the same key are printed in order. With --all,
-a change that is made while existing pairs are being printed may appear twice: in its pair, and as
-a change. 'gap' stands for a change that is larger than a quarter of the stream; read the map
-again to see its effect.
+a change that is made while existing pairs are being printed may appear twice: in the existing
+pair, and as a change. 'gap' stands for a change that is larger than a quarter of the stream; read
+the map again to see its effect.
 
 The first 'hold watch' on a map creates the map's stream, which keeps the latest changes for a
 later --from. The stream remains, and makes each change a little slower. Writers never wait for
 'hold watch'. If 'hold watch' needs a change that the stream no longer contains, it exits with
 code 3.
 
-Exit codes: 0 --count changes arrived, or without --count at least one; 1 timed out before that;
-130 stopped by a signal before --count changes arrived; 2, 3 see 'hold help'. Without --count, a
-signal stops the command with exit code 0.";
+Exit codes: 0 = --count changes arrived, or without --count at least one; 1 = timed out before
+that; 130 = stopped by a signal before --count changes arrived; 2, 3 see 'hold help'. Without
+--count, a signal stops the command with exit code 0.";
 
 /// Options of `hold watch`.
 #[derive(clap::Args, Debug)]
@@ -49,7 +49,7 @@ pub struct Args {
     #[command(flatten)]
     name: MapName,
 
-    /// Print all existing pairs first, as if they were set
+    /// Print all existing pairs first, as if they had just been set
     #[arg(long, conflicts_with = "from")]
     all: bool,
 

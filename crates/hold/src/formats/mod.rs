@@ -108,7 +108,7 @@ impl Reading {
 pub struct Writing {
     /// Name the columns in a first line (CSV and TSV).
     pub header: bool,
-    /// Write bytes that are not UTF-8 to CSV unchanged.
+    /// In CSV, write bytes that are not UTF-8 unchanged.
     pub raw: bool,
     /// Write keys and values as hexadecimal digits (text only).
     pub hex: bool,

@@ -51,7 +51,7 @@ enum Workload {
     Map(map::Args),
     /// One process sets and gets 10,000 decimal keys in a file, as in Localmemcache's benchmark
     Loop(local_loop::Args),
-    /// One process gets and copies random values, compared with hashbrown's HashMap
+    /// One process copies random values from a map, and from hashbrown's HashMap for comparison
     Private(private::Args),
     /// Throughput and latency of messages from one process to others
     #[command(after_help = flowing(channel::EXAMPLES))]

@@ -62,8 +62,8 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=30))]
     readers: u32,
 
-    /// Name or path of the hold, which must not exist and is deleted afterwards; give a path to
-    /// test a hold in a file [default: a unique name, in memory]
+    /// Name or path of the hold to create; it must not exist yet, and is deleted afterwards; give a
+    /// path to test a hold in a file [default: a unique name, in memory]
     #[arg(long, value_name = "HOLD")]
     hold: Option<PathBuf>,
 

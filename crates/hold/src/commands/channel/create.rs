@@ -21,7 +21,7 @@ lag before the producer waits for them, or before lossy consumers miss messages.
 exists with the same ring size, it remains unchanged. If it exists with a different size, the
 command fails.
 
-Exit codes: 0 the channel exists now; 2, 3 see 'hold help'";
+Exit codes: 0 = the channel exists now; 2, 3 see 'hold help'";
 
 /// Options of `hold channel create`.
 #[derive(clap::Args, Debug)]

@@ -31,16 +31,16 @@ the next message, on standard error and in JSON. A consumer with read-only acces
 be lossy. The ring keeps the most recent messages, usually at least three quarters of its size;
 --oldest prints them.
 
-Exit codes: 0 --count messages arrived, or without --count at least one; 1 timed out before that;
-130 stopped by a signal before --count messages arrived; 2, 3 see 'hold help'. Without --count, a
-signal stops the command with exit code 0.";
+Exit codes: 0 = --count messages arrived, or without --count at least one; 1 = timed out before
+that; 130 = stopped by a signal before --count messages arrived; 2, 3 see 'hold help'. Without
+--count, a signal stops the command with exit code 0.";
 
 /// The effect of a slow consumer on the producer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Policy {
     /// The producer waits indefinitely; no message is lost
     Lossless,
-    /// The producer does not wait; this consumer may miss messages, and reports their number
+    /// The producer does not wait; this consumer may miss messages, and reports how many
     Lossy,
     /// The producer waits for --patience, then drops this consumer
     Patient,

@@ -26,7 +26,7 @@ While the ring is full, the command waits for slow consumers, but not for lossy 
 reports which process it is waiting for. A channel has one producer at a time; a second producer
 gets an error.
 
-Exit codes: 0 all messages have been sent; 1 timed out; 2, 3 see 'hold help'";
+Exit codes: 0 = all messages have been sent; 1 = timed out; 2, 3 see 'hold help'";
 
 /// Options of `hold channel send`.
 #[derive(clap::Args, Debug)]

@@ -34,7 +34,7 @@ Examples:
 
 Run this command once on each new machine. If you use a container, also run it in the container.
 
-Exit codes: 0 no check fails (there may be warnings); 1 a check fails; 2, 3 see 'hold help'";
+Exit codes: 0 = no check fails (there may be warnings); 1 = a check fails; 2, 3 see 'hold help'";
 
 /// Options of `hold doctor`.
 #[derive(clap::Args, Debug)]

@@ -23,7 +23,7 @@ its ring; the lines remain until they are collected or overwritten. If the log e
 same rings and overflow, it remains unchanged. If it exists with different options, the command
 fails.
 
-Exit codes: 0 the log exists now; 2, 3 see 'hold help'";
+Exit codes: 0 = the log exists now; 2, 3 see 'hold help'";
 
 /// What to do with a new line when a ring is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -31,8 +31,8 @@ If a ring is full, lines from standard input wait until there is room, so no lin
 command does not wait if --drop is given, if no collector is running, or if the lines are
 arguments. In these cases, it drops and counts each line for which there is no room.
 
-Exit codes: 0 all lines are in the log, or below its level ('hold log level'); 1 lines
-were dropped; 2, 3 see 'hold help'";
+Exit codes: 0 = all lines are in the log, or below its level ('hold log level'); 1 = lines were
+dropped; 2, 3 see 'hold help'";
 
 /// Options of `hold log write`.
 #[derive(clap::Args, Debug)]

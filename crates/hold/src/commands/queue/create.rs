@@ -20,7 +20,7 @@ Examples:
 All elements start in the first named queue. If the queue exists with the same options, it remains
 unchanged. If it exists with different options, the command fails.
 
-Exit codes: 0 the queue exists now; 2, 3 see 'hold help'";
+Exit codes: 0 = the queue exists now; 2, 3 see 'hold help'";
 
 /// The most named queues of a queue.
 const MOST_QUEUES: usize = 64;

@@ -17,7 +17,7 @@ const HEAD: usize = 4;
 #[derive(clap::Args, Debug, Clone, Copy)]
 pub struct Packing {
     /// Store the length of each message (4 bytes, little-endian) before it in the element; required
-    /// if messages may end with zeros
+    /// if messages may end with zero bytes
     #[arg(long)]
     pub sized: bool,
 }

@@ -30,12 +30,13 @@ Examples:
   hold queue pull shop frames raw --to done --whole > frame   # all bytes of the element
   hold queue pull shop jobs full --format json                # {\"id\": 3, \"message\": \"first job\"}
 
-The output omits zeros at the end of an element, unless --sized or --whole is given. A message
-that contains line feeds takes several lines of output. To separate such messages, use --frames or
---format json.
+The output omits zero bytes at the end of an element, unless --sized or --whole is given. A
+message that contains line feeds takes several lines of output. To separate such messages, use
+--frames or --format json.
 
-Exit codes: 0 the requested number of messages arrived; 1 fewer arrived; 130 stopped by a signal
-before that; 2, 3 see 'hold help'. With --follow, a signal stops the command with exit code 0.";
+Exit codes: 0 = the requested number of messages arrived; 1 = fewer arrived; 130 = stopped by a
+signal before all of them arrived; 2, 3 see 'hold help'. With --follow, a signal stops the command
+with exit code 0.";
 
 /// Options of `hold queue pull`.
 #[derive(clap::Args, Debug)]
@@ -51,7 +52,7 @@ pub struct Args {
     #[arg(long, short = 'n', value_name = "N", default_value_t = 1, conflicts_with = "follow")]
     count: u64,
 
-    /// Maximum time to wait for each message [default: not at all; with --follow, no limit]
+    /// Maximum time to wait for each message [default: 0; with --follow, no limit]
     #[arg(long, value_name = "TIME", value_parser = sizes::wait)]
     timeout: Option<Duration>,
 

@@ -24,10 +24,10 @@ Examples:
   hold queue push shop jobs full --timeout 5s 'urgent' || echo 'no element was free'
   encoder | hold queue push shop frames raw --frames --sized  # any bytes
 
-The rest of an element is filled with zeros. If messages may end with zeros, use --sized with both
-'hold queue push' and 'hold queue pull'.
+The rest of an element is filled with zero bytes. If messages may end with zero bytes, use --sized
+with both 'hold queue push' and 'hold queue pull'.
 
-Exit codes: 0 all messages are pushed; 1 timed out; 2, 3 see 'hold help'";
+Exit codes: 0 = all messages are pushed; 1 = timed out; 2, 3 see 'hold help'";
 
 /// Options of `hold queue push`.
 #[derive(clap::Args, Debug)]

@@ -37,7 +37,7 @@ If the disk is full or fails, the journal reports this on standard error and in 
 retries. The map remains usable. After a signal, the command writes and syncs all changes, and
 then exits.
 
-Exit codes: 0 the map has been rebuilt, or a signal stopped the command after all changes were
+Exit codes: 0 = the map has been rebuilt, or a signal stopped the command after all changes were
 durable; 2, 3 see 'hold help'";
 
 /// Options of `hold journal`.

@@ -20,9 +20,9 @@ Examples:
   hold stat shop prices                                     # replicas and their lag
 
 Programs may write to the map before an origin starts, while it runs and after it exits. They
-never wait for replicas. A replica that needs a change that the stream no longer contains receives
-the whole map again. On standard error, the command reports each replica that joins, with its
-position, and each replica that leaves, with the reason; --quiet suppresses these lines.
+never wait for replicas. If a replica needs a change that the stream no longer contains, it
+receives the whole map again. On standard error, the command reports each replica that joins, with
+its position, and each replica that leaves, with the reason; --quiet suppresses these lines.
 
 A unix socket has mode 0600. Over TCP, the origin serves every client that can connect, unless
 --secret-file is given. TCP is not encrypted: between machines, use a tunnel (WireGuard, ssh -L).
@@ -31,7 +31,7 @@ Under systemd, or any other program that passes listening sockets (LISTEN_FDS), 
 optional. After a signal, the command exits when the replicas have read all changes, or after 5
 seconds. A second signal stops it immediately.
 
-Exit codes: 0 stopped by a signal; 2, 3 see 'hold help'";
+Exit codes: 0 = stopped by a signal; 2, 3 see 'hold help'";
 
 /// Options of `hold origin`.
 #[derive(clap::Args, Debug)]

@@ -20,7 +20,7 @@ that, it serves its map even while its origin is unavailable. If a relay receive
 again, so do its replicas. --secret-file applies to the connection to the origin and to the
 connections from replicas.
 
-Exit codes: 0 stopped by a signal; 2, 3 see 'hold help'";
+Exit codes: 0 = stopped by a signal; 2, 3 see 'hold help'";
 
 /// Options of `hold relay`.
 #[derive(clap::Args, Debug)]

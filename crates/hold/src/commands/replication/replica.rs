@@ -33,8 +33,8 @@ The copy remains; run the same command again to update it.
 
 TCP is not encrypted: between machines, use a tunnel.
 
-Exit codes: 0 stopped by a signal, or with --once the copy is complete; 1 timed out before that
-(--once with --timeout); 130 stopped by a signal before that (--once); 2, 3 see 'hold help'";
+Exit codes: 0 = stopped by a signal, or with --once, the copy is complete; with --once, if the
+copy is incomplete: 1 = timed out, 130 = stopped by a signal; 2, 3 see 'hold help'";
 
 /// Options of `hold replica`.
 #[derive(clap::Args, Debug)]

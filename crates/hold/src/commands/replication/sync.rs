@@ -18,8 +18,8 @@ Examples:
 The command waits until every earlier change to the map is in the map's journal ('hold journal')
 and on disk.
 
-Exit codes: 0 all changes are durable; 1 timed out; 3 no journal is running, or it cannot write (a
-message gives the reason)";
+Exit codes: 0 = all changes are durable; 1 = timed out; 3 = no journal is running, or it cannot
+write (a message gives the reason)";
 
 /// Options of `hold sync`.
 #[derive(clap::Args, Debug)]

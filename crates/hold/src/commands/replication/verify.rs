@@ -25,7 +25,7 @@ writers continue, and prints the keys that differ. It reads the whole map from t
 memory, and rechecks keys that change during the comparison. It also prints a digest of each map.
 Equal maps have equal digests, even on different machines.
 
-Exit codes: 0 the maps are equal; 1 keys differ, or changed too often to compare; 2, 3 see
+Exit codes: 0 = the maps are equal; 1 = keys differ, or changed too often to compare; 2, 3 see
 'hold help'";
 
 /// Options of `hold verify`.

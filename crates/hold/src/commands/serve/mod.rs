@@ -41,9 +41,9 @@ Examples:
   hold bench files ./public --matrix                    # the best choices for these files
 
 The server accepts two protocols at the same address. The first is HTTP/1.1: GET, HEAD, ranges,
-conditions, and compressed .br and .gz files next to a file. In the simple protocol, a client
-sends an id and a newline, and reads the file's bytes until the end. One zero byte means that the
-id does not exist.
+conditional requests, and precompressed .br and .gz versions stored next to a file. In the simple
+protocol, a client sends an id and a newline, and reads the file's bytes until the end. One zero
+byte means that the id does not exist.
 
 Each worker is a separate process. Workers share one cache of --cache-bytes in a hold. The cache
 survives a crash of the server, and with --hold it survives any exit. If a worker dies, the server
@@ -56,7 +56,7 @@ program, and then lets the old workers finish.
 
 TCP is not encrypted: on the public Internet, put the server behind a TLS proxy.
 
-Exit codes: 0 stopped by a signal; 2, 3 see 'hold help'";
+Exit codes: 0 = stopped by a signal; 2, 3 see 'hold help'";
 
 /// Serves, as the supervisor or as one of its workers.
 pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {

@@ -134,7 +134,7 @@ struct Choices {
     #[arg(long, value_name = "MAP", default_value_t, value_parser = choice(&RequestsKind::ALL, RequestsKind::word))]
     requests: RequestsKind,
 
-    /// What to evict when the cache is full
+    /// How to evict contents when the cache is full
     #[arg(long, value_name = "POLICY", default_value_t = EvictionKind::Lockfree, value_parser = choice(&EvictionKind::ALL, EvictionKind::word))]
     eviction: EvictionKind,
 

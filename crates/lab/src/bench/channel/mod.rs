@@ -80,7 +80,7 @@ pub struct Args {
     #[arg(long, value_name = "S", default_value_t = 10.0)]
     seconds: f64,
 
-    /// Time to send before the measurement begins
+    /// How long to send before the measurement begins
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = humantime::parse_duration)]
     warm_up: Duration,
 
@@ -100,7 +100,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Waiting::Spin)]
     wait: Waiting,
 
-    /// Time one in N messages [default: every message; with --rate 0, one in 16]
+    /// Measure the latency of one in N messages [default: every message; with --rate 0, one in 16]
     #[arg(long, value_name = "N")]
     sample: Option<u64>,
 
@@ -117,8 +117,8 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 11, requires = "ping_pong")]
     rounds: usize,
 
-    /// Name or path of the hold, which must not exist and is deleted afterwards [default: a unique
-    /// name, in memory]
+    /// Name or path of the hold to create; it must not exist yet, and is deleted afterwards
+    /// [default: a unique name, in memory]
     #[arg(long, value_name = "HOLD")]
     hold: Option<PathBuf>,
 

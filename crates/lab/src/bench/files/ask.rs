@@ -37,7 +37,8 @@ pub struct Asking {
     #[arg(long, value_enum, default_value_t = Protocol::Http)]
     pub protocol: Protocol,
 
-    /// Request the file with rank K in proportion to 1 / K^S; 0 requests all files equally often
+    /// Request the file with rank K in proportion to 1 / K^S; with S = 0, all files are requested
+    /// equally often
     #[arg(long, value_name = "S", default_value_t = 0.0)]
     pub zipf: f64,
 

@@ -61,7 +61,7 @@ pub struct Load {
         value_parser = clap::value_parser!(u64).range(1..))]
     requests_total: Option<u64>,
 
-    /// Time to send requests before the measurement begins
+    /// How long to send requests before the measurement begins
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = humantime::parse_duration)]
     warm_up: Duration,
 

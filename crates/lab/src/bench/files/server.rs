@@ -57,7 +57,7 @@ pub struct Serving {
     #[arg(long, value_name = "LIST", value_parser = Cpus::parse)]
     server_cpus: Option<Cpus>,
 
-    /// Start this program file as the server
+    /// Run this executable as the server
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
 

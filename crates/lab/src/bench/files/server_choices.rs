@@ -45,7 +45,7 @@ pub struct Choices {
     #[arg(long, value_name = "MAP", value_parser = PossibleValuesParser::new(REQUESTS))]
     requests: Option<String>,
 
-    /// What the server evicts when the cache is full
+    /// How the server evicts contents when the cache is full
     #[arg(long, value_name = "POLICY", value_parser = PossibleValuesParser::new(EVICTIONS))]
     eviction: Option<String>,
 

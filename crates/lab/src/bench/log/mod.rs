@@ -61,7 +61,7 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = sizes::bytes)]
     ring_bytes: u64,
 
-    /// Time one in N lines
+    /// Measure the time of one in N lines
     #[arg(long, value_name = "N", default_value_t = 64)]
     sample: u64,
 
@@ -77,8 +77,8 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Waiting::Spin)]
     wait: Waiting,
 
-    /// Name or path of the hold, which must not exist and is deleted afterwards [default: a unique
-    /// name, in memory]
+    /// Name or path of the hold to create; it must not exist yet, and is deleted afterwards
+    /// [default: a unique name, in memory]
     #[arg(long, value_name = "HOLD")]
     hold: Option<PathBuf>,
 

@@ -67,7 +67,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Order::Own)]
     order: Order,
 
-    /// Phases to run, in this order
+    /// Phases to run, in the given order
     #[arg(
         long,
         value_name = "PHASES",
@@ -89,8 +89,8 @@ pub struct Args {
     #[arg(long)]
     no_put_latency: bool,
 
-    /// Name or path of the hold, which must not exist and is deleted afterwards [default: a unique
-    /// name, in memory]
+    /// Name or path of the hold to create; it must not exist yet, and is deleted afterwards
+    /// [default: a unique name, in memory]
     #[arg(long, value_name = "HOLD")]
     hold: Option<PathBuf>,
 

@@ -81,8 +81,8 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Waiting::Spin)]
     wait: Waiting,
 
-    /// Name or path of the hold, which must not exist and is deleted afterwards [default: a unique
-    /// name, in memory]
+    /// Name or path of the hold to create; it must not exist yet, and is deleted afterwards
+    /// [default: a unique name, in memory]
     #[arg(long, value_name = "HOLD")]
     hold: Option<PathBuf>,
 
