@@ -66,8 +66,23 @@ impl Reader {
     ) -> Answer {
         // Before anything is read: the log's reader returns a line once.
         let call = call.ok_or_else(no_callback)?;
-        self.pending.extend(lines(&mut self.reader)?);
-        give(call, user, std::iter::from_fn(|| self.pending.pop_front()), count)
+        let mut given = give(call, user, self.pending());
+        if !given.has_ended {
+            match lines(&mut self.reader) {
+                Ok(lines) => self.pending.extend(lines),
+                Err(error) if given.count == 0 => return Err(error),
+                // The next call returns it.
+                Err(_) => {}
+            }
+            given.count += give(call, user, self.pending()).count;
+        }
+        count.set(given.count);
+        Ok(yes(given.count > 0))
+    }
+
+    /// Removes the lines one by one.
+    fn pending(&mut self) -> impl Iterator<Item = LogLine> {
+        std::iter::from_fn(|| self.pending.pop_front())
     }
 }
 
@@ -79,31 +94,39 @@ fn no_callback() -> Error {
     invalid("the callback is NULL")
 }
 
+/// The lines that a callback received.
+struct Given {
+    count: usize,
+    /// The callback has ended the call.
+    has_ended: bool,
+}
+
 /// Gives lines to the callback until it ends the call.
 fn give(
     call: extern "C" fn(User, *const Line) -> c_int,
     user: User,
     lines: impl Iterator<Item = LogLine>,
-    count: &Give<usize>,
-) -> Answer {
+) -> Given {
     let mut shown = Vec::new();
-    let mut given = 0;
+    let mut given = Given { count: 0, has_ended: false };
     for line in lines {
         shown.clear();
         line.append_to(&mut shown);
-        given += 1;
-        if call(user, &Line::of(&line, &shown)) != 0 {
+        given.count += 1;
+        given.has_ended = call(user, &Line::of(&line, &shown)) != 0;
+        if given.has_ended {
             break;
         }
     }
-    count.set(given);
-    Ok(yes(given > 0))
+    given
 }
 
 export! {
     fn ch_log_dump(log: Ref<Log>, call: EachLine, user: User, count: Give<usize>) {
         let call = call.ok_or_else(no_callback)?;
-        give(call, user, log.get()?.dump()?.into_iter(), &count)
+        let given = give(call, user, log.get()?.dump()?.into_iter());
+        count.set(given.count);
+        Ok(yes(given.count > 0))
     }
 
     fn ch_log_reader(log: Ref<Log>, reader: NewHandle<Alone<Reader>>) {

@@ -152,7 +152,7 @@ impl<'a> Ring<'a> {
         // Relaxed: the intent publishes it to a recoverer, the index to a puller.
         place.store(id, Ordering::Relaxed);
         step!("push.written");
-        self.put(tail.end, start + 1, once(holder), writer.me(), gone);
+        self.put(tail.end, start.wrapping_add(1), once(holder), writer.me(), gone);
         drop(tail);
         woken.done();
         event.wake();
@@ -229,11 +229,12 @@ impl<'a> Ring<'a> {
         let holders = self.layout.holders(self.space);
         // Read once, because a damaged hold may change. Relaxed: ordered by the tail's acquire.
         let count = out.take(places.map(|place| place.load(Ordering::Relaxed)));
-        let pull = Pull { ring: self, head, me: me.bits(), out, count };
-        let ids = pull.out.last(count);
-        if ids.iter().any(|id| *id as usize >= holders.len()) {
+        if out.last(count).iter().any(|id| *id as usize >= holders.len()) {
+            out.withdraw(count);
             return false;
         }
+        let pull = Pull { ring: self, head, me: me.bits(), out, count };
+        let ids = pull.out.last(count);
         // Release pairs with the acquire of a recoverer: it sees the intent if it sees what
         // follows.
         head.intent.store(end, Ordering::Release);
