@@ -77,10 +77,12 @@ TEST(faults_nothing_is_taken_without_a_place_for_it) {
         DONE(ch_reader_finish(reader, enough, NULL, &count, &E));
         CHECK(count == 1);
     }
-    /* A line that was read and not given survives the log. */
+    /* Lines that were read and not given survive the log. The thread's announcement is one, too. */
     DONE(ch_log_drop(hold, "log", &E));
-    DONE(ch_reader_finish(reader, enough, NULL, &count, &E));
-    CHECK(count == 1);
+    for (int line = 0; line < 2; line++) {
+        DONE(ch_reader_finish(reader, enough, NULL, &count, &E));
+        CHECK(count == 1);
+    }
     FAILS(CH_NOT_FOUND, "log", ch_reader_finish(reader, enough, NULL, &count, &E));
     ch_reader_free(reader);
     ch_log_free(log);
