@@ -64,14 +64,14 @@ pub trait Model {
 /// How far an exploration goes.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// At most so many processes are killed in one run.
+    /// At most this many processes are killed in one run.
     pub kills: u8,
     /// Reaching more states than this is an error, never a silent end.
     pub states: usize,
 }
 
 impl Bounds {
-    /// At most `kills` kills, and so many states as a test can afford.
+    /// At most `kills` kills, and as many states as a test can afford.
     #[must_use]
     pub fn kills(kills: u8) -> Self {
         Bounds { kills, states: 30_000_000 }
@@ -124,6 +124,26 @@ pub fn explore<M: Model>(model: &M, bounds: Bounds) -> Result<Explored, Box<Coun
     }
     search.every_state_can_rest()?;
     Ok(search.explored)
+}
+
+/// Lets `process` alone take its steps until `over`, and checks the invariant after each.
+///
+/// # Errors
+/// What the invariant found, or that the process has to wait.
+pub fn run_alone<M: Model>(
+    model: &M,
+    state: &mut M::State,
+    process: usize,
+    over: impl Fn(&M::State) -> bool,
+) -> Result<(), String> {
+    while !over(state) {
+        if !model.step(state, process) {
+            let at = model.describe(state, process);
+            return Err(format!("P{process} alone waits forever at {at}"));
+        }
+        model.invariant(state)?;
+    }
+    Ok(())
 }
 
 const ROOT: u32 = u32::MAX;

@@ -87,6 +87,13 @@ impl<const N: usize> Slots<N> {
         self.0[who.slot as usize].generation != who.generation
     }
 
+    /// Who held `slot` and died, if nobody has recovered it.
+    #[must_use]
+    pub fn dead(&self, slot: u8) -> Option<Who> {
+        let entry = &self.0[slot as usize];
+        (entry.used && entry.byte.is_none()).then(|| self.who(slot.into()))
+    }
+
     /// Who holds `slot` now, or held it last.
     #[must_use]
     pub fn who(&self, slot: usize) -> Who {

@@ -20,7 +20,7 @@ fn recovering_whole_participants_deadlocks() {
         explore(&model.broken(Break::WholeRecovery), Bounds::kills(1)).is_err()
     });
     let caught: Vec<_> = caught.map(|(name, _)| name).collect();
-    assert_eq!(caught, ["make, split, drop", "double beside threads", "drop beside threads"]);
+    assert_eq!(caught, ["make, split, drop", "double with threads", "drop with threads"]);
 }
 
 #[test]

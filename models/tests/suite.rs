@@ -6,7 +6,7 @@ mod order;
 mod ties;
 mod weak;
 
-/// The two tests of a protocol, with at most so many kills.
+/// The two tests of a protocol, with at most this many kills.
 macro_rules! protocol {
     ($protocol:ident, $kills:literal) => {
         mod $protocol {

@@ -214,12 +214,16 @@ record SetAt
   Value write.prepared
   List write.listed
   Lock write.locked
+  Copy reads
+  CopySequence reads
+  CopyValue reads
   Look reads
   Old before write.armed-fields
   New write.armed-fields
   Arm write.armed
   Sequence write.sequenced
   Slot write.committed
+  Replace replace.committed
   Retire write.retired
   Disarm write.disarmed
   Unlock write.unlocked

@@ -17,10 +17,10 @@ use std::sync::Arc;
 pub enum ErrorKind {
     /// The hold, or the map, queue, channel or log in it, does not exist.
     NotFound = 1,
-    /// The hold or structure to be created exists already.
+    /// The hold or structure to be created already exists.
     Exists = 2,
-    /// There is no room: the size limit, the file system, a quota or the file size limit is
-    /// reached. Nothing was lost, and operations that need no growth still work.
+    /// There is no room: the size limit, the file system, a quota or the file size limit has been
+    /// reached. Nothing was lost, and operations that need no more memory still work.
     Full = 3,
     /// A key, value, message or line that is longer than the structure allows.
     TooLarge = 4,
@@ -38,7 +38,7 @@ pub enum ErrorKind {
     Truncated = 10,
     /// The contents of the file contradict each other.
     Damaged = 11,
-    /// The system stopped while the file hold was open; run `hold repair --salvage`.
+    /// The system crashed or stopped while the file hold was open; run `hold repair --salvage`.
     Unclean = 12,
     /// Something that must be used exclusively is in use.
     Busy = 13,
@@ -46,8 +46,8 @@ pub enum ErrorKind {
     Unsupported = 14,
     /// A name, option or argument is not valid.
     Invalid = 15,
-    /// The structure with this name has other options or is of another kind, or a value does not
-    /// suit the operation.
+    /// The structure with this name has other options or is of another kind, or a value has the
+    /// wrong form for the operation.
     Mismatch = 16,
     /// An operation was started inside another one on the same thread.
     Reentrant = 17,
@@ -58,8 +58,10 @@ pub enum ErrorKind {
     TooManyParticipants = 19,
     /// Another operating system error.
     Io = 20,
-    /// A follower was too slow: the next change in the stream is overwritten.
+    /// A follower was too slow: the next change in the stream has been overwritten.
     Lapped = 21,
+    /// A replica's contents are older than the reader allows.
+    Stale = 22,
 }
 
 /// An error of any operation of this library.
@@ -83,7 +85,7 @@ struct Inner {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// Creates an error of `kind`. The message names the thing, what is wrong, and the way out.
+    /// Creates an error of `kind`. The message names the object, the problem and the remedy.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
         let message = message.into().into_boxed_str();
         Error(Box::new(Inner { kind, message, subject: None, source: None, lock: None }))

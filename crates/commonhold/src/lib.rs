@@ -1,6 +1,6 @@
 //! A *hold* is a memory-mapped file that many processes share. The maps, queues, channels and logs
 //! in a hold work at memory speed, in any process and in any supported language, without a server.
-//! Killing a process at any moment breaks nothing and loses no committed change.
+//! A process can be killed at any moment: nothing breaks, and no committed change is lost.
 //!
 //! ```
 //! # let dir = std::env::temp_dir().join(format!("commonhold-front-{}", std::process::id()));
@@ -18,15 +18,15 @@
 //! # Ok::<(), commonhold::Error>(())
 //! ```
 //!
-//! # What is where
+//! # Modules
 //!
-//! | module | what it has |
+//! | module | contents |
 //! |---|---|
 //! | the root | [`Hold`], the file; [`HoldOptions`]; [`Error`] with its [`ErrorKind`] |
 //! | [`map`] | the hash table: atomic changes, uids, iteration, caches, typed maps |
-//! | [`queue`] | elements that move between processes without a copy |
-//! | [`channel`] | one producer, many consumers, each message to all of them |
-//! | [`log`] | lines of many threads and processes, merged by time |
+//! | [`queue`] | elements that move between processes without being copied |
+//! | [`channel`] | one producer and many consumers, each of which receives every message |
+//! | [`log`] | lines from many threads and processes, merged by time |
 //! | [`stream`] | the changes of a map, as they happen |
 //! | [`mod@hold`] | structures by name, statistics, freezing, backups, holds as files |
 //!
@@ -65,8 +65,8 @@
 //! # Ok::<(), commonhold::Error>(())
 //! ```
 //!
-//! **Elect one process.** `add` succeeds in one process only; in a cache the leader's entry expires
-//! unless the leader renews it.
+//! **Elect one process.** `add` succeeds in only one process. In a cache, the leader's entry
+//! expires unless the leader renews it.
 //!
 //! ```
 //! # let dir = std::env::temp_dir().join(format!("commonhold-elect-{}", std::process::id()));
@@ -117,6 +117,26 @@
 //! assert_eq!(map.get_many(&keys, &mut found)?, 2);
 //! assert_eq!(found.get(1), Some(&b"two."[..]));
 //! # drop((map, hold));
+//! # std::fs::remove_dir_all(&dir).unwrap();
+//! # Ok::<(), commonhold::Error>(())
+//! ```
+//!
+//! **Read or write one key repeatedly.** A handle on a pair remembers where the pair is, and
+//! finds it again after any change by any process.
+//!
+//! ```
+//! # let dir = std::env::temp_dir().join(format!("commonhold-gauge-{}", std::process::id()));
+//! # std::fs::create_dir_all(&dir).unwrap();
+//! # let name = dir.join("shop.hold");
+//! # use commonhold::{Hold, map::MapOptions};
+//! # let hold = Hold::create(&name)?;
+//! let gauges = hold.maps().open_or_create("gauges", MapOptions::general())?;
+//! let pressure = gauges.pair("pressure")?;
+//! for tenths in 990..1010u64 {
+//!     pressure.set(tenths.to_le_bytes())?;
+//! }
+//! assert_eq!(pressure.get()?.as_deref(), Some(&1009u64.to_le_bytes()[..]));
+//! # drop((pressure, gauges, hold));
 //! # std::fs::remove_dir_all(&dir).unwrap();
 //! # Ok::<(), commonhold::Error>(())
 //! ```
@@ -196,7 +216,7 @@
 //! # Ok::<(), commonhold::Error>(())
 //! ```
 //!
-//! **Read several maps as they were at one moment.** Writers wait until the result is dropped.
+//! **Read several maps at one moment.** Writers wait until the result is dropped.
 //!
 //! ```
 //! # let dir = std::env::temp_dir().join(format!("commonhold-frozen-{}", std::process::id()));
@@ -217,26 +237,31 @@
 //!
 //! | feature | adds |
 //! |---|---|
-//! | `serde` | the codec `Json` of typed maps; statistics and reports that serde can write |
+//! | `serde` | the codec `Json` of typed maps; `Serialize` for statistics and reports |
 //! | `bytemuck` | the codec `Pod` of typed maps |
-//! | `log` | `LogFacade`: a log of a hold as the logger of the crate `log` |
-//! | `tracing` | `LogLayer`: a log of a hold as a layer of `tracing-subscriber` |
-//! | `steps` | named steps at which tests kill, stop and fail a process; never for production |
+//! | `log` | `LogFacade`, which connects the `log` crate to a log in a hold |
+//! | `tracing` | `LogLayer`, which connects `tracing-subscriber` to a log in a hold |
+//! | `steps` | named steps at which tests kill or stop a process; not for production |
 //!
 //! # Platforms
 //!
-//! 64-bit Linux 4.14 or later, on x86-64 and aarch64, with a local file system that supports `mmap`
-//! and open file description locks: tmpfs, ext4, xfs, btrfs. Network, FUSE and overlay file systems
-//! are not supported.
+//! The crate needs 64-bit Linux 4.14 or later, on x86-64 or aarch64, and a local file system that
+//! supports `mmap` and open file description locks, such as tmpfs, ext4, xfs or btrfs. Network,
+//! FUSE and overlay file systems are not supported.
 //!
-//! # What it does not promise
+//! The first hold in memory that a process opens installs a handler of SIGBUS, which keeps readers
+//! alive whose memory was freed while they were stopped, even if the file system is full (Linux
+//! 5.14). The handler passes every other SIGBUS on to the handler that was there before. A program
+//! with its own handler installs it first.
+//!
+//! # Limits
 //!
 //! - A hold in memory does not survive a reboot. A file hold survives a reboot if it was closed
 //!   cleanly; a journal (crate `commonhold-replicate`) survives power loss.
-//! - Every process that may write a hold is trusted: it can write any byte of the file.
+//! - Every process that may write to a hold is trusted: it can overwrite any byte of the file.
 //! - Operations on several keys are not a transaction; [`Hold::freeze`] gives a consistent view.
-//! - A process that is stopped inside an operation delays the processes that need the same lock,
-//!   without limit unless [`HoldOptions::lock_timeout`] is set.
+//! - A process that is stopped in the middle of an operation delays writers that need the same
+//!   lock, without limit unless [`HoldOptions::lock_timeout`] is set.
 
 pub mod channel;
 mod error;

@@ -6,9 +6,9 @@
 //! processes under a watchdog, many per child; the board names the one that killed it. The seed and the
 //! number of a mutant reproduce it. The same is done to backups: what is restored is right or refused.
 
-use crate::support::ground::Ground;
 use crate::support::process::{Board, Child, End, limit_address_space};
 use crate::support::shape::Shape;
+use crate::support::test_dir::TestDir;
 use crate::support::{Dice, long};
 use commonhold::map::{MapOptions, Values};
 use commonhold::queue::{Queue, QueueOptions};
@@ -90,33 +90,33 @@ fn refused(path: &Path, kinds: &[ErrorKind]) {
 
 #[test]
 fn files_that_are_no_holds_are_reported_as_such() {
-    let ground = Ground::memory();
+    let test_dir = TestDir::memory();
     let not = [ErrorKind::NotAHold, ErrorKind::Invalid];
     for (name, contents) in [
         ("empty.hold", vec![]),
         ("text.hold", b"just text\n".repeat(5000)),
         ("zero.hold", vec![0; 1 << 20]),
     ] {
-        std::fs::write(ground.path(name), contents).unwrap();
-        refused(&ground.path(name), &[ErrorKind::NotAHold, ErrorKind::Truncated]);
-        assert!(Hold::open_or_create(ground.path(name)).is_err(), "{name} was replaced");
+        std::fs::write(test_dir.path(name), contents).unwrap();
+        refused(&test_dir.path(name), &[ErrorKind::NotAHold, ErrorKind::Truncated]);
+        assert!(Hold::open_or_create(test_dir.path(name)).is_err(), "{name} was replaced");
     }
-    std::fs::create_dir(ground.path("directory.hold")).unwrap();
-    refused(&ground.path("directory.hold"), &not);
-    nix::unistd::mkfifo(&ground.path("fifo.hold"), Mode::from_bits_truncate(0o600)).unwrap();
-    Child::run("opens a FIFO", || refused(&ground.path("fifo.hold"), &not)).finish();
+    std::fs::create_dir(test_dir.path("directory.hold")).unwrap();
+    refused(&test_dir.path("directory.hold"), &not);
+    nix::unistd::mkfifo(&test_dir.path("fifo.hold"), Mode::from_bits_truncate(0o600)).unwrap();
+    Child::run("opens a FIFO", || refused(&test_dir.path("fifo.hold"), &not)).finish();
     refused(Path::new("/dev/null"), &not);
-    std::os::unix::fs::symlink(ground.path("nowhere"), ground.path("dangling.hold")).unwrap();
-    refused(&ground.path("dangling.hold"), &[ErrorKind::NotFound]);
-    let error = Hold::open_or_create(ground.path("dangling.hold")).unwrap_err();
+    std::os::unix::fs::symlink(test_dir.path("nowhere"), test_dir.path("dangling.hold")).unwrap();
+    refused(&test_dir.path("dangling.hold"), &[ErrorKind::NotFound]);
+    let error = Hold::open_or_create(test_dir.path("dangling.hold")).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
     assert!(error.to_string().contains("dangling symbolic link"), "{error}");
 }
 
 #[test]
 fn without_permission_nothing_opens() {
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
     drop(
         Hold::create(&path)
             .unwrap()
@@ -129,7 +129,7 @@ fn without_permission_nothing_opens() {
     let mode = |path: &Path, mode| {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
     };
-    mode(ground.dir(), 0o755);
+    mode(test_dir.dir(), 0o755);
     let root = nix::unistd::getuid().is_root();
     if !root {
         mode(&path, 0o000);
@@ -157,7 +157,7 @@ fn without_permission_nothing_opens() {
         assert_eq!(map.set("a", "c").unwrap_err().kind(), ErrorKind::ReadOnly);
     });
     as_nobody(&|| {
-        let error = Hold::create(ground.path("new.hold")).err();
+        let error = Hold::create(test_dir.path("new.hold")).err();
         let kind = error.map(|e| e.kind());
         assert!(!root || kind == Some(ErrorKind::Permission), "{kind:?}");
     });
@@ -165,17 +165,17 @@ fn without_permission_nothing_opens() {
 
 #[test]
 fn a_copy_is_right_or_refused() {
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
     sample(&path);
-    std::fs::copy(&path, ground.path("closed.hold")).unwrap();
-    let copy = Hold::open(ground.path("closed.hold")).unwrap();
+    std::fs::copy(&path, test_dir.path("closed.hold")).unwrap();
+    let copy = Hold::open(test_dir.path("closed.hold")).unwrap();
     assert!(is_right(&copy).unwrap(), "a copy of a closed hold is as good as the hold");
     let hold = Hold::open(&path).unwrap();
-    std::fs::copy(&path, ground.path("open.hold")).unwrap();
-    match Hold::open(ground.path("open.hold")) {
+    std::fs::copy(&path, test_dir.path("open.hold")).unwrap();
+    match Hold::open(test_dir.path("open.hold")) {
         Ok(copy) => assert!(is_right(&copy).unwrap()),
-        Err(e) => clear(&e, &ground.path("open.hold")),
+        Err(e) => clear(&e, &test_dir.path("open.hold")),
     }
     assert!(is_right(&hold).unwrap());
 }
@@ -183,8 +183,8 @@ fn a_copy_is_right_or_refused() {
 /// Nobody is kept from the rest of the hold by a map that is not even wanted any more.
 #[test]
 fn a_damaged_map_can_be_dropped() {
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
     let mut bytes = sample(&path);
     let (key, value) = (Shape::General.key(1), Shape::General.value(1, Shape::General.fit(1)));
     let pair = [key.clone(), value].concat();
@@ -210,16 +210,16 @@ fn a_damaged_map_can_be_dropped() {
 }
 
 /// Uses everything there is to use; only errors are allowed to come out.
-fn use_everything(path: &Path, ground: &Ground) {
+fn use_everything(path: &Path, test_dir: &TestDir) {
     for read_only in [true, false] {
         match Hold::options().read_only(read_only).open(path) {
-            Ok(hold) => use_hold(&hold, ground),
+            Ok(hold) => use_hold(&hold, test_dir),
             Err(e) => clear(&e, path),
         }
     }
 }
 
-fn use_hold(hold: &Hold, ground: &Ground) {
+fn use_hold(hold: &Hold, test_dir: &TestDir) {
     let _ = (hold.stat(), hold.participants(), hold.maps().list());
     for (name, shape) in MAPS {
         let Ok(map) = hold.maps().open(name) else { continue };
@@ -246,7 +246,7 @@ fn use_hold(hold: &Hold, ground: &Ground) {
     let _ = hold.check();
     let _ = hold.sweep();
     let _ = hold.trim();
-    let backup = ground.path("backup");
+    let backup = test_dir.path("backup");
     let _ = hold.backup(&backup);
     let _ = std::fs::remove_file(&backup);
     let _ = hold.maps().drop("general");
@@ -376,12 +376,12 @@ fn overwrite(number: usize, bytes: &mut [u8]) {
     }
 }
 
-fn damage(name: &str, ground: &Ground, count: usize, mutate: fn(usize, &mut [u8])) {
-    let path = ground.path("it.hold");
+fn damage(name: &str, test_dir: &TestDir, count: usize, mutate: fn(usize, &mut [u8])) {
+    let path = test_dir.path("it.hold");
     let original = sample(&path);
     mutants(name, many(count), &original, &|n, bytes| mutate(n, bytes), &|bytes| {
         store(&path, bytes);
-        use_everything(&path, ground);
+        use_everything(&path, test_dir);
     });
     store(&path, &original);
     assert!(is_right(&Hold::open(&path).unwrap()).unwrap(), "the sample itself is sound");
@@ -389,30 +389,30 @@ fn damage(name: &str, ground: &Ground, count: usize, mutate: fn(usize, &mut [u8]
 
 #[test]
 fn flipped_bits_in_memory_holds() {
-    damage("flipped bits", &Ground::memory(), 1000, flip);
+    damage("flipped bits", &TestDir::memory(), 1000, flip);
 }
 
 #[test]
 fn flipped_bits_in_file_holds() {
-    damage("flipped bits in a file", &Ground::file(), 300, flip);
+    damage("flipped bits in a file", &TestDir::file(), 300, flip);
 }
 
 #[test]
 fn overwritten_words_in_memory_holds() {
-    damage("overwritten words", &Ground::memory(), 1000, overwrite);
+    damage("overwritten words", &TestDir::memory(), 1000, overwrite);
 }
 
 #[test]
 fn salvage_of_damaged_holds() {
-    let ground = Ground::file();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::file();
+    let path = test_dir.path("it.hold");
     let original = sample(&path);
     mutants("salvage", many(300), &original, &|n, bytes| overwrite(n, bytes), &|bytes| {
         store(&path, bytes);
         match commonhold::hold::salvage(&path) {
             Ok(report) => {
                 let _ = std::fs::remove_file(&report.kept_old_as);
-                use_everything(&path, &ground);
+                use_everything(&path, &test_dir);
             }
             Err(e) => clear(&e, &path),
         }
@@ -436,8 +436,8 @@ fn cuts(len: usize) -> Vec<usize> {
 
 #[test]
 fn truncated_at_any_length() {
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
     let original = sample(&path);
     let cuts = cuts(original.len());
     let cut = |number: usize, bytes: &mut Vec<u8>| bytes.truncate(cuts[number]);
@@ -451,15 +451,15 @@ fn truncated_at_any_length() {
                 clear(&e, &path);
             }
         }
-        use_everything(&path, &ground);
+        use_everything(&path, &test_dir);
     });
 }
 
 #[test]
 fn the_beginning_says_what_it_is() {
     // Any change of magic and version is noticed, and the two are told apart.
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
     let original = sample(&path);
     let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
     for bit in 0..12 * 8 {
@@ -483,9 +483,9 @@ fn contents(hold: &Hold) -> BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>> {
 
 #[test]
 fn damaged_backups_are_refused_or_right() {
-    let ground = Ground::memory();
+    let test_dir = TestDir::memory();
     let (path, backup, target) =
-        (ground.path("it.hold"), ground.path("backup"), ground.path("restored.hold"));
+        (test_dir.path("it.hold"), test_dir.path("backup"), test_dir.path("restored.hold"));
     sample(&path);
     let hold = Hold::open(&path).unwrap();
     let wanted = contents(&hold);
@@ -517,8 +517,8 @@ fn damaged_backups_are_refused_or_right() {
 #[test]
 fn salvage_keeps_what_is_left_of_an_extent() {
     const EXTENT: u64 = 65_536;
-    let ground = Ground::file();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::file();
+    let path = test_dir.path("it.hold");
     {
         let hold = Hold::create(&path).unwrap();
         let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
@@ -528,7 +528,7 @@ fn salvage_keeps_what_is_left_of_an_extent() {
     }
     let whole = std::fs::read(&path).unwrap();
     let kept = |len: u64| {
-        let cut = ground.path("cut.hold");
+        let cut = test_dir.path("cut.hold");
         std::fs::write(&cut, &whole[..len as usize]).unwrap();
         let kept = commonhold::hold::salvage(&cut).unwrap().kept;
         std::fs::remove_file(&cut).unwrap();

@@ -1,10 +1,11 @@
 //! Structures by name: opening, creating, dropping and listing each kind.
 
-use crate::support::ground::Ground;
+use crate::support::process::until;
+use crate::support::test_dir::TestDir;
 use commonhold::channel::ChannelOptions;
 use commonhold::hold::StructureKind;
 use commonhold::log::LogOptions;
-use commonhold::map::{CacheOptions, MapOptions};
+use commonhold::map::{CacheOptions, MapInfo, MapOptions};
 use commonhold::queue::QueueOptions;
 use commonhold::{ErrorKind, Hold, Result};
 
@@ -17,8 +18,8 @@ fn refused<T>(result: Result<T>, kind: ErrorKind) {
 
 #[test]
 fn existing_structures_are_opened_or_refused() {
-    let ground = Ground::memory();
-    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
     let (queue, ring) = (QueueOptions::new(4, 8), ChannelOptions::new(4 << 10));
     let rings = LogOptions::new().rings(1).ring_bytes(4 << 10);
     refused(hold.maps().open("it"), ErrorKind::NotFound);
@@ -57,8 +58,8 @@ fn existing_structures_are_opened_or_refused() {
 
 #[test]
 fn one_of_many_creates_it() {
-    let ground = Ground::memory();
-    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
     for round in 0..50 {
         let name = format!("map {round}");
         let create = || hold.maps().create(&name, MapOptions::general());
@@ -73,8 +74,8 @@ fn one_of_many_creates_it() {
 
 #[test]
 fn a_read_only_handle_creates_nothing() {
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
     let hold = Hold::create(&path).unwrap();
     hold.maps().create("there", MapOptions::general()).unwrap();
     let reader = Hold::options().read_only(true).open(&path).unwrap();
@@ -91,8 +92,8 @@ fn a_read_only_handle_creates_nothing() {
 
 #[test]
 fn a_limit_of_nothing_is_refused() {
-    let ground = Ground::memory();
-    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
     let limits = [
         CacheOptions::new().max_bytes(0),
         CacheOptions::new().max_entries(0),
@@ -108,8 +109,8 @@ fn a_limit_of_nothing_is_refused() {
 
 #[test]
 fn an_error_names_its_subject_and_its_source() {
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
     let error = Hold::open(&path).expect_err("there is none");
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert_eq!(error.subject(), Some(path.to_str().unwrap()));
@@ -118,4 +119,43 @@ fn an_error_names_its_subject_and_its_source() {
     let hold = Hold::create(&path).unwrap();
     let error = hold.maps().open("prices").expect_err("there is none");
     assert_eq!((error.subject(), error.raw_os_error()), (Some("prices"), None));
+}
+
+/// Maps, channels and so on of Commonhold itself are no user's, and a backup needs none of them.
+#[test]
+fn own_structures_are_listed_only_on_request() {
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
+    for name in ["it", ".applied/it", ".reports"] {
+        hold.maps().create(name, MapOptions::general()).unwrap().set("a", "1").unwrap();
+    }
+    drop(hold.channels().create(".durable/it", ChannelOptions::new(4 << 10)).unwrap());
+    let names = |maps: Vec<MapInfo>| maps.into_iter().map(|map| map.name).collect::<Vec<_>>();
+    assert_eq!(names(hold.maps().list().unwrap()), ["it"]);
+    assert_eq!(names(hold.maps().list_all().unwrap()), [".applied/it", ".reports", "it"]);
+    assert!(hold.channels().list().unwrap().is_empty());
+    assert_eq!(hold.structures().unwrap().len(), 1);
+    let (saved, restored) = (test_dir.path("saved"), test_dir.path("restored.hold"));
+    hold.backup(&saved).unwrap();
+    commonhold::hold::restore(&saved, &restored).unwrap();
+    let restored = Hold::open(&restored).unwrap();
+    assert_eq!(names(restored.maps().list_all().unwrap()), ["it"]);
+}
+
+/// They are small, and must not keep the memory of a large value.
+#[test]
+fn an_own_cache_keeps_no_memory() {
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
+    let cache = CacheOptions::new().max_bytes(1 << 20);
+    drop(hold.maps().create(".reports", cache).unwrap());
+    let map = hold.maps().create("it", MapOptions::general()).unwrap();
+    map.set("large", vec![7; 64 << 20]).unwrap();
+    map.delete("large").unwrap();
+    // Memory that has been free for a moment goes back.
+    let mut freed = 0;
+    until("the memory goes back", || {
+        freed += hold.trim().unwrap();
+        freed > 60 << 20
+    });
 }

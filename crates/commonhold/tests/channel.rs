@@ -1,7 +1,7 @@
 //! What a channel answers: one process, every operation, every border.
 
 use crate::support::Dice;
-use crate::support::ground::Ground;
+use crate::support::test_dir::TestDir;
 use commonhold::channel::{ChannelOptions, ConsumerState, Join, Policy, Received, Wait};
 use commonhold::map::MapOptions;
 use commonhold::{ErrorKind, Hold};
@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 const SMALL: u64 = 4096;
 
-fn hold(ground: &Ground) -> Hold {
-    Hold::open_or_create(ground.path("it.hold")).unwrap()
+fn hold(test_dir: &TestDir) -> Hold {
+    Hold::open_or_create(test_dir.path("it.hold")).unwrap()
 }
 
 fn options() -> ChannelOptions {
@@ -37,8 +37,8 @@ fn kind<T: std::fmt::Debug>(result: commonhold::Result<T>, kind: ErrorKind, word
 
 #[test]
 fn every_length_comes_through_many_laps() {
-    let ground = Ground::memory();
-    let hold = hold(&ground);
+    let test_dir = TestDir::memory();
+    let hold = hold(&test_dir);
     for ring_bytes in [SMALL, 1 << 16] {
         let channel =
             hold.channels().open_or_create("it", ChannelOptions::new(ring_bytes)).unwrap();
@@ -65,8 +65,8 @@ fn every_length_comes_through_many_laps() {
 
 #[test]
 fn borders_of_rings_messages_and_names() {
-    let ground = Ground::memory();
-    let hold = hold(&ground);
+    let test_dir = TestDir::memory();
+    let hold = hold(&test_dir);
     for bytes in [0, 4095, 2048, 5000, 2 << 30] {
         kind(
             hold.channels().open_or_create("it", ChannelOptions::new(bytes)),
@@ -102,8 +102,8 @@ fn borders_of_rings_messages_and_names() {
 
 #[test]
 fn a_lossless_consumer_holds_the_producer_back_and_is_named() {
-    let ground = Ground::memory();
-    let hold = hold(&ground);
+    let test_dir = TestDir::memory();
+    let hold = hold(&test_dir);
     let channel = hold.channels().open_or_create("it", options()).unwrap();
     let mut producer = channel.producer().unwrap();
     let mut slow = channel.consumer(Join::Now, Policy::Lossless).unwrap();
@@ -146,8 +146,8 @@ fn a_lossless_consumer_holds_the_producer_back_and_is_named() {
 
 #[test]
 fn joining_now_and_from_the_oldest() {
-    let ground = Ground::memory();
-    let hold = hold(&ground);
+    let test_dir = TestDir::memory();
+    let hold = hold(&test_dir);
     let channel = hold.channels().open_or_create("it", options()).unwrap();
     let mut buffer = Vec::new();
     let first = channel.consumer(Join::Oldest, Policy::Lossless).unwrap();
@@ -190,8 +190,8 @@ fn joining_now_and_from_the_oldest() {
 
 #[test]
 fn a_lossy_consumer_learns_how_many_it_missed() {
-    let ground = Ground::memory();
-    let hold = hold(&ground);
+    let test_dir = TestDir::memory();
+    let hold = hold(&test_dir);
     let channel = hold.channels().open_or_create("it", options()).unwrap();
     let mut producer = channel.producer().unwrap();
     let mut lossy = channel.consumer(Join::Now, Policy::Lossy).unwrap();
@@ -220,8 +220,8 @@ fn a_lossy_consumer_learns_how_many_it_missed() {
 /// A producer that spun did not look at the consumers any more once the time was over, and spun for ever.
 #[test]
 fn a_spinning_producer_drops_a_patient_consumer() {
-    let ground = Ground::memory();
-    let hold = hold(&ground);
+    let test_dir = TestDir::memory();
+    let hold = hold(&test_dir);
     let channel = hold.channels().open_or_create("it", options()).unwrap();
     let mut producer = channel.producer().unwrap();
     producer.set_wait(Wait::Spin);
@@ -238,8 +238,8 @@ fn a_spinning_producer_drops_a_patient_consumer() {
 
 #[test]
 fn a_patient_consumer_is_dropped_and_gets_an_error() {
-    let ground = Ground::memory();
-    let hold = hold(&ground);
+    let test_dir = TestDir::memory();
+    let hold = hold(&test_dir);
     let channel = hold.channels().open_or_create("it", options()).unwrap();
     let mut producer = channel.producer().unwrap();
     let patience = Duration::from_millis(40);
@@ -271,8 +271,8 @@ fn a_patient_consumer_is_dropped_and_gets_an_error() {
 
 #[test]
 fn reservations_and_batches() {
-    let ground = Ground::memory();
-    let hold = hold(&ground);
+    let test_dir = TestDir::memory();
+    let hold = hold(&test_dir);
     let channel = hold.channels().open_or_create("it", ChannelOptions::new(1 << 16)).unwrap();
     let mut producer = channel.producer().unwrap();
     let mut consumer = channel.consumer(Join::Now, Policy::Lossless).unwrap();
@@ -287,7 +287,7 @@ fn reservations_and_batches() {
         let mut reservation = producer.reserve(bytes.len() + 16).unwrap();
         assert_eq!(reservation.len(), bytes.len() + 16);
         assert_eq!(reservation.as_mut_ptr() as usize % 8, 0);
-        kind(reservation.write(bytes.len() + 10, &[1; 7]), ErrorKind::TooLarge, "do not fit");
+        kind(reservation.write(bytes.len() + 10, &[1; 7]), ErrorKind::TooLarge, "reserved bytes");
         reservation.write(0, &bytes).unwrap();
         assert_eq!(reservation.commit_first(bytes.len()).unwrap(), next);
         let mut whole = producer.try_reserve(8).unwrap().unwrap();
@@ -326,8 +326,8 @@ fn reservations_and_batches() {
 
 #[test]
 fn a_peeked_message_stays_until_the_consumer_advances() {
-    let ground = Ground::memory();
-    let channel = hold(&ground).channels().open_or_create("it", options()).unwrap();
+    let test_dir = TestDir::memory();
+    let channel = hold(&test_dir).channels().open_or_create("it", options()).unwrap();
     let mut producer = channel.producer().unwrap();
     let mut consumer = channel.consumer(Join::Now, Policy::Lossless).unwrap();
     let mut lossy = channel.consumer(Join::Now, Policy::Lossy).unwrap();
@@ -348,8 +348,8 @@ fn a_peeked_message_stays_until_the_consumer_advances() {
 
 #[test]
 fn one_producer_at_a_time_and_the_next_continues() {
-    let ground = Ground::memory();
-    let hold = hold(&ground);
+    let test_dir = TestDir::memory();
+    let hold = hold(&test_dir);
     let other = Hold::open(hold.path()).unwrap();
     let channel = hold.channels().open_or_create("it", options()).unwrap();
     let mut consumer = channel.consumer(Join::Now, Policy::Lossless).unwrap();
@@ -377,8 +377,8 @@ fn one_producer_at_a_time_and_the_next_continues() {
 
 #[test]
 fn a_closed_handle_releases_its_producers_and_consumers() {
-    let ground = Ground::memory();
-    let (first, second) = (hold(&ground), hold(&ground));
+    let test_dir = TestDir::memory();
+    let (first, second) = (hold(&test_dir), hold(&test_dir));
     let channel = first.channels().open_or_create("it", options()).unwrap();
     let mut consumer = channel.consumer(Join::Now, Policy::Lossless).unwrap();
     let mut producer = channel.producer().unwrap();
@@ -405,8 +405,8 @@ fn a_closed_handle_releases_its_producers_and_consumers() {
 
 #[test]
 fn a_sleeper_learns_that_its_handle_was_closed() {
-    let ground = Ground::memory();
-    let hold = hold(&ground);
+    let test_dir = TestDir::memory();
+    let hold = hold(&test_dir);
     let channel = hold.channels().open_or_create("it", options()).unwrap();
     let mut consumer = channel.consumer(Join::Now, Policy::Lossless).unwrap();
     let asleep = std::thread::spawn(move || consumer.recv(&mut Vec::new()).map(|_| ()));
@@ -419,8 +419,8 @@ fn a_sleeper_learns_that_its_handle_was_closed() {
 
 #[test]
 fn threads_pass_messages_asleep_and_awake() {
-    let ground = Ground::memory();
-    let hold = hold(&ground);
+    let test_dir = TestDir::memory();
+    let hold = hold(&test_dir);
     for wait in [Wait::Sleep, Wait::Spin] {
         let (to, from) = (
             hold.channels().open_or_create("to", options()),
@@ -454,8 +454,8 @@ fn threads_pass_messages_asleep_and_awake() {
 
 #[test]
 fn sixty_four_consumers_and_no_more() {
-    let ground = Ground::memory();
-    let hold = hold(&ground);
+    let test_dir = TestDir::memory();
+    let hold = hold(&test_dir);
     let channel = hold.channels().open_or_create("it", options()).unwrap();
     let mut producer = channel.producer().unwrap();
     let join = || channel.consumer(Join::Now, Policy::Lossless);
@@ -477,8 +477,8 @@ fn sixty_four_consumers_and_no_more() {
 
 #[test]
 fn a_read_only_handle_can_be_lossy_only() {
-    let ground = Ground::memory();
-    let hold = hold(&ground);
+    let test_dir = TestDir::memory();
+    let hold = hold(&test_dir);
     let channel = hold.channels().open_or_create("it", options()).unwrap();
     let mut producer = channel.producer().unwrap();
     let view = Hold::options().read_only(true).open(hold.path()).unwrap();

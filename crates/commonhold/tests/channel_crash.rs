@@ -4,16 +4,15 @@
 //! message's. Meanwhile a producer is killed or stopped at every named step that it passes, and its successor goes on; so is
 //! a consumer, whom the producer does not wait for when it is dead, and names when it lives and stands still. Then
 //! everybody at random.
-#![cfg(feature = "steps")]
 
-use crate::support::ground::Ground;
 use crate::support::process::{Board, Child, End, pause, until};
+use crate::support::test_dir::TestDir;
 use crate::support::{Dice, long};
 use commonhold::channel::{ChannelOptions, Join, Policy, Producer};
 use commonhold::log::LogOptions;
 use commonhold::{ErrorKind, Hold, steps};
 use nix::sys::signal::Signal;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const RING: u64 = 4096;
@@ -91,6 +90,16 @@ fn keep(path: &Path, from: Join, end: u64, board: &Board) {
     }
 }
 
+/// A channel, and a child that has joined it and receives everything up to message `end`.
+fn kept(what: &str, end: u64) -> (TestDir, PathBuf, Board, Child) {
+    let test_dir = TestDir::memory();
+    let (path, board) = (test_dir.path("it.hold"), Board::new(word::ALL));
+    prepare(&path);
+    let keeper = Child::run(format!("keeper; {what}"), || keep(&path, Join::Oldest, end, &board));
+    until("the keeper has joined", || board.get(word::JOINED) == 1 || keeper.is_gone());
+    (test_dir, path, board, keeper)
+}
+
 /// Comes, receives, goes; again and again, in every way.
 fn visit(path: &Path, rounds: u64, end: u64, board: &Board) {
     let hold = Hold::open(path).unwrap();
@@ -134,8 +143,8 @@ fn whole(path: &Path, end: u64, what: &str) {
 #[test]
 fn a_recoverer_that_stands_still_keeps_no_place_taken() {
     for step in ["recover.locked", "recover.begun"] {
-        let ground = Ground::memory();
-        let (path, board) = (ground.path("it.hold"), Board::new(word::ALL));
+        let test_dir = TestDir::memory();
+        let (path, board) = (test_dir.path("it.hold"), Board::new(word::ALL));
         prepare(&path);
         let take_places = || {
             let hold = Hold::open(&path).unwrap();
@@ -183,8 +192,8 @@ fn steps_of(run: impl FnOnce()) -> Vec<&'static str> {
 }
 
 fn producing_steps() -> Vec<&'static str> {
-    let ground = Ground::memory();
-    let (path, board) = (ground.path("it.hold"), Board::new(word::ALL));
+    let test_dir = TestDir::memory();
+    let (path, board) = (test_dir.path("it.hold"), Board::new(word::ALL));
     prepare(&path);
     let steps = steps_of(|| send(&path, 500, &board));
     assert!(steps.len() > 10, "{steps:?}");
@@ -192,8 +201,8 @@ fn producing_steps() -> Vec<&'static str> {
 }
 
 fn receiving_steps() -> Vec<&'static str> {
-    let ground = Ground::memory();
-    let (path, board) = (ground.path("it.hold"), Board::new(word::ALL));
+    let test_dir = TestDir::memory();
+    let (path, board) = (test_dir.path("it.hold"), Board::new(word::ALL));
     prepare(&path);
     Child::run("before", || send(&path, 500, &board)).finish();
     let steps = steps_of(|| visit(&path, 3, u64::MAX, &board));
@@ -215,12 +224,8 @@ fn a_producer_is_killed_anywhere_and_the_next_continues() {
 
 fn kill_producer(step: &str, time: u64) -> bool {
     const END: u64 = 700;
-    let ground = Ground::memory();
-    let (path, board) = (ground.path("it.hold"), Board::new(word::ALL));
     let what = format!("killed at {step}, time {time}");
-    prepare(&path);
-    let keeper = Child::run(format!("keeper; {what}"), || keep(&path, Join::Oldest, END, &board));
-    until("the keeper has joined", || board.get(word::JOINED) == 1 || keeper.is_gone());
+    let (_test_dir, path, board, keeper) = kept(&what, END);
     let mut victim = Child::run(what.clone(), || {
         steps::arm(&format!("{step}:kill:{time}")).unwrap();
         send(&path, END - 200, &board);
@@ -254,12 +259,8 @@ fn a_consumer_is_killed_anywhere_and_holds_nobody_back() {
 
 fn kill_consumer(step: &str, time: u64) {
     const END: u64 = 3000;
-    let ground = Ground::memory();
-    let (path, board) = (ground.path("it.hold"), Board::new(word::ALL));
     let what = format!("killed at {step}, time {time}");
-    prepare(&path);
-    let keeper = Child::run(format!("keeper; {what}"), || keep(&path, Join::Oldest, END, &board));
-    until("the keeper has joined", || board.get(word::JOINED) == 1 || keeper.is_gone());
+    let (_test_dir, path, board, keeper) = kept(&what, END);
     let mut victim = Child::run(what.clone(), || {
         steps::arm(&format!("{step}:kill:{time}")).unwrap();
         visit(&path, 200, END, &board);
@@ -295,12 +296,8 @@ fn a_consumer_that_stands_still_is_named_and_waited_for() {
 /// True if the producer had to wait.
 fn stop_consumer(step: &str, then: Signal) -> bool {
     const END: u64 = 1500;
-    let ground = Ground::memory();
-    let (path, board) = (ground.path("it.hold"), Board::new(word::ALL));
     let what = format!("stopped at {step}, then {then}");
-    prepare(&path);
-    let keeper = Child::run(format!("keeper; {what}"), || keep(&path, Join::Oldest, END, &board));
-    until("the keeper has joined", || board.get(word::JOINED) == 1 || keeper.is_gone());
+    let (_test_dir, path, board, keeper) = kept(&what, END);
     Child::run(format!("before; {what}"), || send(&path, 30, &board)).finish();
     let mut victim = Child::run(what.clone(), || {
         steps::arm(&format!("{step}:stop")).unwrap();
@@ -347,12 +344,8 @@ fn a_producer_that_stands_still_keeps_its_place_and_harms_nobody() {
 
 fn stop_producer(step: &str, then: Signal) {
     const END: u64 = 400;
-    let ground = Ground::memory();
-    let (path, board) = (ground.path("it.hold"), Board::new(word::ALL));
     let what = format!("stopped at {step}, then {then}");
-    prepare(&path);
-    let keeper = Child::run(format!("keeper; {what}"), || keep(&path, Join::Oldest, END, &board));
-    until("the keeper has joined", || board.get(word::JOINED) == 1 || keeper.is_gone());
+    let (_test_dir, path, board, keeper) = kept(&what, END);
     let mut victim = Child::run(what.clone(), || {
         steps::arm(&format!("{step}:stop:2")).unwrap();
         send(&path, END / 2, &board);
@@ -401,8 +394,8 @@ fn stop_producer(step: &str, then: Signal) {
 #[test]
 fn killed_and_stopped_at_random() {
     const NEVER: u64 = u64::MAX;
-    let ground = Ground::memory();
-    let (path, board) = (ground.path("it.hold"), Board::new(word::ALL));
+    let test_dir = TestDir::memory();
+    let (path, board) = (test_dir.path("it.hold"), Board::new(word::ALL));
     prepare(&path);
     board.put(word::END, NEVER);
     let endless = || {

@@ -1,8 +1,8 @@
 //! What a channel does when something is wrong around it: forks, a hold that is full of nonsense, nobody who sends.
 
 use crate::support::Dice;
-use crate::support::ground::Ground;
 use crate::support::process::{Board, Child, Watchdog, until};
+use crate::support::test_dir::TestDir;
 use commonhold::channel::{ChannelOptions, Join, Policy, Wait};
 use commonhold::{ErrorKind, Hold};
 use std::fs::OpenOptions;
@@ -24,8 +24,8 @@ fn nothing() -> Duration {
 
 #[test]
 fn a_forked_child_takes_its_own_place() {
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
     Child::run("parent", || {
         let hold = Hold::create(&path).unwrap();
         let channel = hold.channels().open_or_create("it", options()).unwrap();
@@ -80,7 +80,6 @@ fn a_forked_child_takes_its_own_place() {
 }
 
 /// Messages for `send_many`; before each it notes how often consumers were woken by then.
-#[cfg(feature = "steps")]
 fn woken_before_each(count: u64, seen: &mut Vec<u64>) -> impl Iterator<Item = [u8; 8]> {
     static WOKEN: AtomicU64 = AtomicU64::new(0);
     commonhold::steps::observe(|step| {
@@ -95,10 +94,9 @@ fn woken_before_each(count: u64, seen: &mut Vec<u64>) -> impl Iterator<Item = [u
 }
 
 #[test]
-#[cfg(feature = "steps")]
 fn a_batch_from_a_slow_iterator_wakes_for_every_message() {
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
     Child::run("producer", || {
         let hold = Hold::create(&path).unwrap();
         let channel = hold.channels().open_or_create("it", options()).unwrap();
@@ -111,10 +109,9 @@ fn a_batch_from_a_slow_iterator_wakes_for_every_message() {
 }
 
 #[test]
-#[cfg(feature = "steps")]
 fn a_batch_whose_iterator_panics_has_woken_for_what_was_sent() {
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
     Child::run("producer", || {
         let hold = Hold::create(&path).unwrap();
         let channel = hold.channels().open_or_create("it", options()).unwrap();
@@ -139,8 +136,8 @@ fn a_batch_whose_iterator_panics_has_woken_for_what_was_sent() {
 
 #[test]
 fn an_idle_consumer_sleeps_and_wakes() {
-    let ground = Ground::memory();
-    let (path, board) = (ground.path("it.hold"), Board::new(2));
+    let test_dir = TestDir::memory();
+    let (path, board) = (test_dir.path("it.hold"), Board::new(2));
     Child::run("preparation", || {
         Hold::create(&path).unwrap().channels().open_or_create("it", options()).unwrap();
     })
@@ -178,8 +175,8 @@ fn an_idle_consumer_sleeps_and_wakes() {
 
 #[test]
 fn a_waiter_that_dies_asleep_disturbs_nobody() {
-    let ground = Ground::memory();
-    let (path, board) = (ground.path("it.hold"), Board::new(1));
+    let test_dir = TestDir::memory();
+    let (path, board) = (test_dir.path("it.hold"), Board::new(1));
     let asleep = |policy: Policy| {
         let before = board.get(0);
         let child = Child::run("asleep", || {
@@ -264,8 +261,8 @@ fn nonsense_in_the_file_leads_to_errors_only() {
     let _watchdog = Watchdog::new("nonsense in a channel", Duration::from_secs(240));
     let mut dice = Dice::new(9);
     for round in 0..600u64 {
-        let ground = Ground::memory();
-        let path = ground.path("it.hold");
+        let test_dir = TestDir::memory();
+        let path = test_dir.path("it.hold");
         let hold = Hold::create(&path).unwrap();
         let channel = hold.channels().open_or_create("it", options()).unwrap();
         let mut producer = channel.producer().unwrap();

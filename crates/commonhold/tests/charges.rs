@@ -1,8 +1,8 @@
 //! What a cache is charged with: exactly what is in it, whoever is killed, and what its records
 //! really take.
 
-use crate::support::ground::Ground;
 use crate::support::process::{Board, Child, End, until};
+use crate::support::test_dir::TestDir;
 use commonhold::map::{Map, MapOptions};
 use commonhold::{Hold, steps};
 use nix::sys::signal::Signal;
@@ -58,8 +58,8 @@ const STEPS: [&str; 9] = [
 /// had charged.
 #[test]
 fn a_charge_is_exact_after_kills_among_writers() {
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
     let hold = Hold::create(&path).unwrap();
     let map = hold.maps().open_or_create("it", MapOptions::cache().max_entries(600)).unwrap();
     let board = Board::new(1);
@@ -88,8 +88,8 @@ fn a_charge_is_exact_after_kills_among_writers() {
 /// anything.
 #[test]
 fn a_charge_is_exact_after_each_kill() {
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
     let hold = Hold::create(&path).unwrap();
     let map = hold.maps().open_or_create("it", MapOptions::cache().max_bytes(200 << 10)).unwrap();
     for step in STEPS {
@@ -107,8 +107,8 @@ fn a_recoverer_killed_while_it_charges_is_finished_once() {
         for recovering in
             ["recover.charging:kill:1", "recover.charging:kill:2", "recover.pending-recovered:kill"]
         {
-            let ground = Ground::memory();
-            let path = ground.path("it.hold");
+            let test_dir = TestDir::memory();
+            let path = test_dir.path("it.hold");
             let made = Child::run("preparation", || {
                 let hold = Hold::create(&path).unwrap();
                 drop(
@@ -138,8 +138,8 @@ fn a_recoverer_killed_while_it_charges_is_finished_once() {
 /// A cache of 1 MiB with 16 KiB of room for each value once used 456 MiB.
 #[test]
 fn room_for_values_that_grow_is_charged() {
-    let ground = Ground::memory();
-    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
     let map = hold
         .maps()
         .open_or_create("it", MapOptions::cache().max_bytes(1 << 20).value_room(16 << 10))
@@ -169,8 +169,8 @@ fn room_for_values_that_grow_is_charged() {
 /// Two handles of one process, and several processes: the total is the sum of what all of them did.
 #[test]
 fn a_charge_adds_up_over_processes() {
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
     let hold = Hold::create(&path).unwrap();
     let map = hold
         .maps()

@@ -1,11 +1,10 @@
 //! The clean mark of a file hold, when a sync fails or its process is killed or stopped in it; and
 //! that nobody waits for one who opens or closes.
-#![cfg(feature = "steps")]
 
 use crate::support::boot::reboot;
-use crate::support::ground::Ground;
 use crate::support::process::{Child, End};
 use crate::support::standstill::{PATIENCE, WATCHDOG, go_on, killed, stopped, third};
+use crate::support::test_dir::TestDir;
 use commonhold::map::MapOptions;
 use commonhold::raw::limit_thread_patience;
 use commonhold::{ErrorKind, Hold, steps};
@@ -68,8 +67,8 @@ fn a_hold_that_could_not_be_synced_is_not_marked_by_a_later_close() {
         "os.fdatasync:ENOMEM",
     ];
     for fault in of_the_call.map(|error| format!("{error}:once")) {
-        let ground = Ground::file();
-        let path = ground.path("it.hold");
+        let test_dir = TestDir::file();
+        let path = test_dir.path("it.hold");
         with_faults(&fault, || {
             let hold = written(&path, "1");
             steps::arm_fault(&fault).unwrap();
@@ -88,8 +87,8 @@ fn a_hold_that_could_not_be_synced_is_not_marked_by_a_later_close() {
 #[test]
 fn a_failed_sync_counts_though_others_have_opened_the_hold() {
     for fails_first in [true, false] {
-        let ground = Ground::file();
-        let path = ground.path("it.hold");
+        let test_dir = TestDir::file();
+        let path = test_dir.path("it.hold");
         let fails = stopped("close.begun", || {
             let hold = written(&path, "1");
             steps::arm_fault("os.msync:EIO:once").unwrap();
@@ -108,8 +107,8 @@ fn a_failed_sync_counts_though_others_have_opened_the_hold() {
 /// A call that was interrupted is made again, and has lost nothing.
 #[test]
 fn an_interrupted_sync_is_repeated() {
-    let ground = Ground::file();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::file();
+    let path = test_dir.path("it.hold");
     with_faults("interrupted", || {
         let hold = written(&path, "1");
         steps::arm_fault("os.msync:EINTR:once,os.fdatasync:EINTR:once").unwrap();
@@ -124,8 +123,8 @@ fn an_interrupted_sync_is_repeated() {
 fn after_a_kill_in_the_sync_every_page_is_written_again() {
     for step in ["close.begun", "close.synced"] {
         for is_refused in [true, false] {
-            let ground = Ground::file();
-            let path = ground.path("it.hold");
+            let test_dir = TestDir::file();
+            let path = test_dir.path("it.hold");
             killed(step, || written(&path, "1").close().unwrap());
             // Whoever is killed in between passes the doubt on.
             killed("record.state-written", || drop(written(&path, "2")));
@@ -149,8 +148,8 @@ fn after_a_kill_in_the_sync_every_page_is_written_again() {
 #[test]
 fn after_a_sync_that_could_not_be_made_every_page_is_written_again() {
     for is_refused in [true, false] {
-        let ground = Ground::file();
-        let path = ground.path("it.hold");
+        let test_dir = TestDir::file();
+        let path = test_dir.path("it.hold");
         killed("close.begun", || written(&path, "1").close().unwrap());
         with_faults("no sync", || {
             let hold = written(&path, "1");
@@ -177,8 +176,8 @@ fn after_a_sync_that_could_not_be_made_every_page_is_written_again() {
 fn a_sync_that_was_given_up_leaves_the_doubt_that_it_has_found() {
     for step in ["close.syncing", "close.begun"] {
         for is_in_doubt in [true, false] {
-            let ground = Ground::file();
-            let path = ground.path("it.hold");
+            let test_dir = TestDir::file();
+            let path = test_dir.path("it.hold");
             if is_in_doubt {
                 killed("close.begun", || written(&path, "1").close().unwrap());
             }
@@ -202,8 +201,8 @@ fn a_sync_that_was_given_up_leaves_the_doubt_that_it_has_found() {
 #[test]
 fn a_hold_that_was_being_opened_or_closed_when_the_system_stopped_is_unclean() {
     for step in ["open.marking", "close.begun", "close.synced"] {
-        let ground = Ground::file();
-        let path = ground.path("it.hold");
+        let test_dir = TestDir::file();
+        let path = test_dir.path("it.hold");
         written(&path, "1").close().unwrap();
         killed(step, || Hold::open(&path).unwrap().close().unwrap());
         reboot(&path);
@@ -223,8 +222,8 @@ fn is_not_marked(path: &Path) {
 #[test]
 fn opening_a_hold_clears_its_clean_mark_on_the_disk() {
     for is_killed in [true, false] {
-        let ground = Ground::file();
-        let path = ground.path("it.hold");
+        let test_dir = TestDir::file();
+        let path = test_dir.path("it.hold");
         written(&path, "1").close().unwrap();
         match is_killed {
             true => killed("open.marking", || drop(Hold::open(&path))),
@@ -239,8 +238,8 @@ fn opening_a_hold_clears_its_clean_mark_on_the_disk() {
 /// One that stands still before it syncs leaves that to the next one.
 #[test]
 fn an_opener_that_is_stopped_before_its_sync_is_not_relied_upon() {
-    let ground = Ground::file();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::file();
+    let path = test_dir.path("it.hold");
     written(&path, "1").close().unwrap();
     let still = stopped("open.marking", || has(&path, "2"));
     with_faults("fails", || is_not_marked(&path));
@@ -254,8 +253,8 @@ fn an_opener_that_is_stopped_before_its_sync_is_not_relied_upon() {
 fn a_stopped_close_marks_nothing_that_was_written_since() {
     for step in ["close.begun", "close.synced"] {
         for is_closed_meanwhile in [true, false] {
-            let ground = Ground::file();
-            let path = ground.path("it.hold");
+            let test_dir = TestDir::file();
+            let path = test_dir.path("it.hold");
             let still = stopped(step, || written(&path, "1").close().unwrap());
             if is_closed_meanwhile {
                 third(step, || written(&path, "2").close().unwrap());
@@ -273,8 +272,8 @@ fn a_stopped_close_marks_nothing_that_was_written_since() {
 /// A process that has opened the hold just before a sync begins may write while the sync runs.
 #[test]
 fn a_close_that_finds_a_writer_when_it_begins_marks_nothing() {
-    let ground = Ground::file();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::file();
+    let path = test_dir.path("it.hold");
     let closes = stopped("close.syncing", || written(&path, "1").close().unwrap());
     let mut writes = stopped("record.state-written", || drop(written(&path, "2")));
     go_on(closes);
@@ -291,8 +290,8 @@ fn a_late_close_leaves_a_later_mark_alone() {
     let late = [("close.syncing", "os.msync:ENOMEM:once"), ("close.begun", "os.msync:EIO:once")];
     for (step, fault) in late {
         for is_opened in [false, true] {
-            let ground = Ground::file();
-            let path = ground.path("it.hold");
+            let test_dir = TestDir::file();
+            let path = test_dir.path("it.hold");
             let still = stopped(step, || {
                 let hold = written(&path, "1");
                 steps::arm_fault(fault).unwrap();
@@ -314,8 +313,8 @@ fn a_late_close_leaves_a_later_mark_alone() {
 /// A reader changes nothing, so the last writer marks the hold all the same.
 #[test]
 fn a_reader_does_not_keep_the_last_writer_from_marking() {
-    let ground = Ground::file();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::file();
+    let path = test_dir.path("it.hold");
     let hold = written(&path, "1");
     let reader = Hold::options().read_only(true).open(&path).unwrap();
     hold.close().unwrap();
@@ -326,9 +325,9 @@ fn a_reader_does_not_keep_the_last_writer_from_marking() {
 /// Wherever one stands still that opens the hold or closes it, others open it.
 #[test]
 fn opening_waits_for_nobody_who_opens_or_closes() {
-    for ground in [Ground::memory(), Ground::file()] {
+    for test_dir in [TestDir::memory(), TestDir::file()] {
         for step in ["open.asked", "open.marking", "close.begun", "close.synced", "close.marked"] {
-            let path = ground.path("it.hold");
+            let path = test_dir.path("it.hold");
             written(&path, "1").close().unwrap();
             let still = stopped(step, || drop(Hold::open(&path).unwrap()));
             third(format!("opens, {step}"), || {
@@ -345,8 +344,8 @@ fn opening_waits_for_nobody_who_opens_or_closes() {
 /// it over into its own boot.
 #[test]
 fn a_hold_that_is_in_use_under_another_boot_id_is_left_alone() {
-    for ground in [Ground::memory(), Ground::file()] {
-        let path = ground.path("it.hold");
+    for test_dir in [TestDir::memory(), TestDir::file()] {
+        let path = test_dir.path("it.hold");
         let hold = written(&path, "1");
         reboot(&path);
         for read_only in [true, false] {
@@ -362,8 +361,8 @@ fn a_hold_that_is_in_use_under_another_boot_id_is_left_alone() {
 /// Salvage has the hold alone for as long as it takes. Whoever has no patience hears so at once.
 #[test]
 fn one_without_patience_does_not_wait_for_salvage() {
-    let ground = Ground::file();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::file();
+    let path = test_dir.path("it.hold");
     written(&path, "1").close().unwrap();
     let still = stopped("draft.hold-built", || drop(commonhold::hold::salvage(&path).unwrap()));
     third("asks often", || {
@@ -385,8 +384,8 @@ fn one_without_patience_does_not_wait_for_salvage() {
 /// by then.
 #[test]
 fn a_forked_child_without_patience_does_not_wait_for_salvage() {
-    let ground = Ground::file();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::file();
+    let path = test_dir.path("it.hold");
     written(&path, "1").close().unwrap();
     let hold = Hold::options().lock_timeout(Duration::ZERO).open(&path).unwrap();
     let map = hold.maps().open("it").unwrap();
@@ -411,8 +410,8 @@ fn a_forked_child_without_patience_does_not_wait_for_salvage() {
 #[test]
 fn an_error_that_comes_with_the_first_page_is_not_forgotten() {
     for step in ["open.marking", "close.marked"] {
-        let ground = Ground::file();
-        let path = ground.path("it.hold");
+        let test_dir = TestDir::file();
+        let path = test_dir.path("it.hold");
         written(&path, "1").close().unwrap();
         let still = stopped(step, || {
             if step == "open.marking" {
@@ -438,8 +437,8 @@ fn an_error_that_comes_with_the_first_page_is_not_forgotten() {
 fn an_error_that_comes_with_the_first_page_survives_a_kill() {
     for step in ["open.marking", "close.marked"] {
         for is_refused in [true, false] {
-            let ground = Ground::file();
-            let path = ground.path("it.hold");
+            let test_dir = TestDir::file();
+            let path = test_dir.path("it.hold");
             written(&path, "1").close().unwrap();
             let mut still = stopped(step, || {
                 let hold = (step == "close.marked").then(|| written(&path, "2"));
@@ -476,8 +475,8 @@ fn an_error_that_comes_with_the_first_page_survives_a_kill() {
 /// A process that opens or closes a hold leaves no doubt unless it is killed.
 #[test]
 fn opening_and_closing_leave_no_doubt() {
-    let ground = Ground::file();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::file();
+    let path = test_dir.path("it.hold");
     written(&path, "1").close().unwrap();
     let opens = stopped("open.marking", || drop(Hold::open(&path).unwrap()));
     written(&path, "2").close().unwrap();
@@ -493,18 +492,18 @@ fn opening_and_closing_leave_no_doubt() {
 /// Without /proc a new file has its name before it is opened. Nothing of it is on the disk then.
 #[test]
 fn a_hold_that_was_never_synced_is_not_clean() {
-    let ground = Ground::file();
+    let test_dir = TestDir::file();
     let mut maker = Child::run("makes a hold", || {
         if !nix::unistd::geteuid().is_root() {
             nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWUSER).unwrap();
         }
-        nix::unistd::chroot(ground.dir()).unwrap();
+        nix::unistd::chroot(test_dir.dir()).unwrap();
         std::env::set_current_dir("/").unwrap();
         steps::arm("draft.committed:kill").unwrap();
         drop(Hold::create("/it.hold"));
     });
     assert_eq!(maker.wait(), End::By(Signal::SIGKILL));
     // Outside of it the boot is another one.
-    let error = Hold::open(ground.path("it.hold")).expect_err("it was never synced");
+    let error = Hold::open(test_dir.path("it.hold")).expect_err("it was never synced");
     assert_eq!(error.kind(), ErrorKind::Unclean, "{error}");
 }

@@ -11,8 +11,8 @@
 
 mod support;
 
-use crate::support::ground::Ground;
 use crate::support::shape::{COUNTER, Shape};
+use crate::support::test_dir::TestDir;
 use commonhold::Hold;
 use commonhold::map::{Cursor, Map, Values};
 use std::collections::BTreeSet;
@@ -23,15 +23,15 @@ struct Scene {
     hold: Hold,
     map: Map,
     shape: Shape,
-    ground: Ground,
+    test_dir: TestDir,
 }
 
 impl Scene {
     fn new(shape: Shape) -> Scene {
-        let ground = Ground::memory();
-        let hold = Hold::create(ground.path("it.hold")).unwrap();
+        let test_dir = TestDir::memory();
+        let hold = Hold::create(test_dir.path("it.hold")).unwrap();
         let map = hold.maps().open_or_create("it", shape.options()).unwrap();
-        Scene { hold, map, shape, ground }
+        Scene { hold, map, shape, test_dir }
     }
 
     fn key(&self, id: u32) -> Vec<u8> {
@@ -131,6 +131,7 @@ macro_rules! suite_cases {
 
 suite! {
     general = crate::support::shape::Shape::General;
+    short = crate::support::shape::Shape::Short;
     big = crate::support::shape::Shape::Big;
     fixed_4_4 = crate::support::shape::Shape::Fixed(4, 4);
     fixed_5_3 = crate::support::shape::Shape::Fixed(5, 3);
@@ -363,7 +364,7 @@ fn reopened_by_name_it_is_the_same(s: &Scene) {
     let again = s.hold.maps().open_or_create("it", s.shape.options()).unwrap();
     assert_eq!(again.get(s.key(1)).unwrap(), Some(s.value(1, 1)));
     assert_eq!((again.name(), again.options()), ("it", &s.shape.options()));
-    let other = Hold::open(s.ground.path("it.hold")).unwrap();
+    let other = Hold::open(s.test_dir.path("it.hold")).unwrap();
     assert_eq!(other.uuid(), s.hold.uuid());
     let other = other.maps().open("it").unwrap();
     assert_eq!(other.options(), &s.shape.options());

@@ -6,15 +6,14 @@
 //! one operation under way has happened wholly or not at all, and afterwards the hold is whole:
 //! allocated = reachable. Then the same with the recoverer killed at every step of recovery, and at
 //! random instants, thousands of them. Every process has a watchdog: a hang is a failure.
-#![cfg(feature = "steps")]
 
-use crate::support::company::{COMPANION, SECOND, VICTIM, accompany, whole};
-use crate::support::ground::Ground;
+use crate::support::company::{COMPANION, SECOND, VICTIM, accompany};
 use crate::support::process::{Board, Child, End, until};
 use crate::support::scenario::{self, Scenario, first, word};
 use crate::support::script::{self, Expected};
 use crate::support::shape::Shape;
-use crate::support::{Dice, long};
+use crate::support::test_dir::TestDir;
+use crate::support::{Dice, long, whole};
 use commonhold::channel::ChannelOptions;
 use commonhold::map::{Map, MapOptions};
 use commonhold::{Hold, steps};
@@ -26,8 +25,8 @@ use std::time::{Duration, Instant};
 /// What a root says of the structure that it had before is nothing to a map that was being made in it.
 #[test]
 fn a_map_is_not_made_in_the_place_of_a_channel() {
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
     let hold = Hold::create(&path).unwrap();
     let map = hold.maps().open_or_create("first", MapOptions::general()).unwrap();
     let set = |from: u32| {
@@ -57,8 +56,8 @@ fn a_map_is_not_made_in_the_place_of_a_channel() {
 
 /// Returns false if the scenario does not pass the step so often.
 fn kill_at(scenario: &Scenario, step: &str, time: u32) -> bool {
-    let ground = Ground::memory();
-    let (path, board) = (ground.path("it.hold"), Board::new(word::ALL));
+    let test_dir = TestDir::memory();
+    let (path, board) = (test_dir.path("it.hold"), Board::new(word::ALL));
     let what = format!("'{}' killed at {step}, time {time}", scenario.name);
     if scenario.streams {
         scenario.prepare(&path);
@@ -125,6 +124,7 @@ macro_rules! killed {
 killed! {
     killed_while_a_map_grows = "grow";
     killed_among_mixed_operations = "mixed";
+    killed_among_short_values = "mixed short";
     killed_among_large_values = "large";
     killed_among_batches = "many";
     killed_among_words = "words";
@@ -163,8 +163,8 @@ const DOUBLING: [&str; 2] = ["double.claimed", "double.linked"];
 #[test]
 fn killed_while_a_large_directory_doubles() {
     const WORDS: Shape = Shape::Fixed(4, 4);
-    let ground = Ground::memory();
-    let (path, board) = (ground.path("it.hold"), Board::new(1));
+    let test_dir = TestDir::memory();
+    let (path, board) = (test_dir.path("it.hold"), Board::new(1));
     let set = |map: &Map, id: u32| assert!(map.set(WORDS.key(id), WORDS.value(id, 1)).is_ok());
     let grow = || {
         let (_hold, map) = scenario::open(&path, WORDS);
@@ -222,8 +222,8 @@ fn every_step_is_passed_by_some_scenario() {
 /// Kills a victim at `step`, then who recovers it at `recovering`, then looks at what a third finds.
 /// True if the recoverer was killed there.
 fn kill_recoverer(scenario: &Scenario, step: &str, recovering: &str) -> bool {
-    let ground = Ground::memory();
-    let (path, board) = (ground.path("it.hold"), Board::new(word::ALL));
+    let test_dir = TestDir::memory();
+    let (path, board) = (test_dir.path("it.hold"), Board::new(word::ALL));
     let what = format!("'{}' killed at {step}, recoverer at {recovering}", scenario.name);
     scenario.prepare(&path);
     assert!(victim(&what, &path, scenario, VICTIM, &board, word::VICTIM, step, 1), "{what}");
@@ -247,6 +247,7 @@ fn recoverers_are_killed_at_every_step_of_recovery() {
     let names = [
         "grow",
         "mixed",
+        "mixed short",
         "large",
         "mixed words",
         "mixed pairs",
@@ -279,8 +280,14 @@ fn recoverers_are_killed_at_every_step_of_recovery() {
     assert!(missed.is_empty(), "no recoverer passed {missed:?}");
 }
 
-const RANDOM_SHAPES: [Shape; 5] =
-    [Shape::General, Shape::Big, Shape::Fixed(4, 4), Shape::Fixed(8, 8), Shape::Cache];
+const RANDOM_SHAPES: [Shape; 6] = [
+    Shape::General,
+    Shape::Short,
+    Shape::Big,
+    Shape::Fixed(4, 4),
+    Shape::Fixed(8, 8),
+    Shape::Cache,
+];
 
 fn random_script(shape: Shape, actor: u32) -> Vec<script::Op> {
     let (keys, len) = if shape == Shape::Big { (8, 500) } else { (300, 2000) };
@@ -333,8 +340,8 @@ fn watch(path: &Path, shape: Shape, board: &Board) {
 }
 
 fn random_kills(shape: Shape, seconds: u64) -> u32 {
-    let ground = Ground::memory();
-    let (path, board) = (ground.path("it.hold"), Board::new(word::ALL));
+    let test_dir = TestDir::memory();
+    let (path, board) = (test_dir.path("it.hold"), Board::new(word::ALL));
     Child::run("preparation", || drop(scenario::open(&path, shape))).finish();
     let judge = Child::run("judge", || judge(&path, shape, &board));
     let watcher = Child::run("watcher", || watch(&path, shape, &board));

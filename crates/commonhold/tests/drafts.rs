@@ -4,10 +4,9 @@
 //! Each is tried where files without a name are possible, and where they are not (that call is made to
 //! fail). Afterwards the directory has exactly what it may have, the name leads to the old file or to
 //! the new one, and the same operation succeeds and leaves nothing behind.
-#![cfg(feature = "steps")]
 
-use crate::support::ground::Ground;
 use crate::support::process::{Board, Child, End};
+use crate::support::test_dir::TestDir;
 use commonhold::map::MapOptions;
 use commonhold::{ErrorKind, Hold, Result, steps};
 use nix::sys::signal::Signal;
@@ -71,7 +70,7 @@ const ALL: [Operation; 4] = [
 
 /// Files that the operations begin with.
 struct Materials {
-    _ground: Ground,
+    _test_dir: TestDir,
     closed: PathBuf,
     unclean: PathBuf,
     backup: PathBuf,
@@ -80,12 +79,12 @@ struct Materials {
 impl Materials {
     /// Made on a disk, so that salvage has checksums to go by.
     fn new() -> Materials {
-        let ground = Ground::file();
-        let [closed, backup] = ["closed.hold", "backup"].map(|name| ground.path(name));
-        let unclean = ground.path("unclean.hold");
+        let test_dir = TestDir::file();
+        let [closed, backup] = ["closed.hold", "backup"].map(|name| test_dir.path(name));
+        let unclean = test_dir.path("unclean.hold");
         fill(&closed).backup(&backup).unwrap();
         leave_unclean(|| fill(&unclean));
-        Materials { _ground: ground, closed, unclean, backup }
+        Materials { _test_dir: test_dir, closed, unclean, backup }
     }
 }
 
@@ -143,8 +142,8 @@ impl Operation {
         all: &'static [&'static str],
         observe: fn(Box<dyn Fn(&'static str) + Send + Sync>),
     ) -> Vec<&'static str> {
-        let ground = Ground::memory();
-        (self.prepare)(materials, ground.dir());
+        let test_dir = TestDir::memory();
+        (self.prepare)(materials, test_dir.dir());
         let passed: &Board = Box::leak(Box::new(Board::new(all.len())));
         Child::run(format!("{}, undisturbed", self.name), || {
             steps::arm_fault(faults).unwrap();
@@ -152,7 +151,7 @@ impl Operation {
                 let at = all.iter().position(|known| *known == name).unwrap();
                 passed.put(at, 1);
             }));
-            (self.run)(ground.dir()).unwrap();
+            (self.run)(test_dir.dir()).unwrap();
         })
         .finish();
         (0..all.len()).filter(|at| passed.get(*at) == 1).map(|at| all[at]).collect()
@@ -212,43 +211,43 @@ impl Operation {
     }
 
     fn kill_at(&self, materials: &Materials, faults: &str, step: &str, what: &str) {
-        let ground = Ground::memory();
-        (self.prepare)(materials, ground.dir());
-        let before = names(ground.dir());
+        let test_dir = TestDir::memory();
+        (self.prepare)(materials, test_dir.dir());
+        let before = names(test_dir.dir());
         let mut victim = Child::run(what.to_owned(), || {
             steps::arm_fault(faults).unwrap();
             steps::arm(&format!("{step}:kill")).unwrap();
-            (self.run)(ground.dir()).unwrap();
+            (self.run)(test_dir.dir()).unwrap();
         });
         assert_eq!(victim.wait(), End::By(Signal::SIGKILL), "{what}");
         // A nameless file that is to take a used name has another one for an instant.
         let may_leave = !faults.is_empty() || step == "draft.linked";
-        self.verify_disturbed(ground.dir(), &before, may_leave, what);
+        self.verify_disturbed(test_dir.dir(), &before, may_leave, what);
         Child::run(format!("{what}, repeated"), || {
             steps::arm_fault(faults).unwrap();
-            self.verify_repeated(ground.dir(), &before, what);
+            self.verify_repeated(test_dir.dir(), &before, what);
         })
         .finish();
     }
 
     /// In a child: arms one fault, and looks.
     fn fail_at(&self, materials: &Materials, named: &str, fault: &str, what: &str) {
-        let ground = Ground::memory();
-        (self.prepare)(materials, ground.dir());
-        let before = names(ground.dir());
+        let test_dir = TestDir::memory();
+        (self.prepare)(materials, test_dir.dir());
+        let before = names(test_dir.dir());
         steps::arm_fault(&format!("{fault},{named}")).unwrap();
-        let result = (self.run)(ground.dir());
+        let result = (self.run)(test_dir.dir());
         steps::arm_fault(named).unwrap();
-        self.verify_disturbed(ground.dir(), &before, false, what);
+        self.verify_disturbed(test_dir.dir(), &before, false, what);
         if let Err(error) = &result {
-            let after = names(ground.dir());
+            let after = names(test_dir.dir());
             // What fails once the file is there and whole says so.
             assert!(
                 after == before || error.to_string().contains("is complete"),
                 "{what}: {error}"
             );
         }
-        self.verify_repeated(ground.dir(), &before, what);
+        self.verify_repeated(test_dir.dir(), &before, what);
     }
 }
 
@@ -324,8 +323,8 @@ fn a_salvage_that_is_stopped_shows_the_old_file_or_the_new_one() {
     for (step, is_new) in
         [("salvage.kept", false), ("draft.linked", false), ("draft.replaced", true)]
     {
-        let ground = Ground::memory();
-        let path = ground.path(NAME);
+        let test_dir = TestDir::memory();
+        let path = test_dir.path(NAME);
         std::fs::copy(&materials.unclean, &path).unwrap();
         let mut stopped = Child::run(format!("stopped at {step}"), || {
             steps::arm(&format!("{step}:stop")).unwrap();
@@ -352,8 +351,8 @@ fn a_salvage_that_is_stopped_shows_the_old_file_or_the_new_one() {
 fn salvage_changes_nothing_in_a_file_that_is_too_short() {
     let materials = Materials::new();
     for len in [4096, 5000, 65536, 131_071] {
-        let ground = Ground::memory();
-        let path = ground.path(NAME);
+        let test_dir = TestDir::memory();
+        let path = test_dir.path(NAME);
         std::fs::copy(&materials.unclean, &path).unwrap();
         std::fs::File::options().write(true).open(&path).unwrap().set_len(len).unwrap();
         let before = std::fs::read(&path).unwrap();
@@ -369,13 +368,13 @@ fn salvage_changes_nothing_in_a_file_that_is_too_short() {
                 steps::arm_fault(&format!("salvage.copy:{error}:once")).unwrap();
                 assert!(commonhold::hold::salvage(&path).is_err(), "{error}");
                 assert!(std::fs::read(&path).unwrap() == before, "{len} bytes, {error}");
-                assert_eq!(names(ground.dir()).len(), 2, "{len} bytes, {error}");
+                assert_eq!(names(test_dir.dir()).len(), 2, "{len} bytes, {error}");
             }
         };
         Child::run("salvage that fails", attempts).finish();
         let report = commonhold::hold::salvage(&path).unwrap();
         assert!(std::fs::read(&report.kept_old_as).unwrap() == before, "{len} bytes");
-        assert_eq!(names(ground.dir()).len(), 2, "{len} bytes");
+        assert_eq!(names(test_dir.dir()).len(), 2, "{len} bytes");
         Hold::open(&path).unwrap();
     }
 }
@@ -384,8 +383,8 @@ fn salvage_changes_nothing_in_a_file_that_is_too_short() {
 #[test]
 fn salvage_passes_over_what_cannot_be_read() {
     const MANY: u32 = 2000;
-    let ground = Ground::file();
-    let (path, unclean) = (ground.path(NAME), ground.path("unclean.hold"));
+    let test_dir = TestDir::file();
+    let (path, unclean) = (test_dir.path(NAME), test_dir.path("unclean.hold"));
     leave_unclean(|| fill_with(&unclean, MANY));
     let pages = std::fs::metadata(&unclean).unwrap().len() / 4096;
     // One page at a time that is not among the first, without which it is no hold.
@@ -399,7 +398,7 @@ fn salvage_passes_over_what_cannot_be_read() {
             let told = format!("bytes {from} to {to} of the file cannot be read");
             assert!(report.notes.iter().any(|note| note.contains(&told)), "{:?}", report.notes);
             let hold = Hold::open(&path).unwrap();
-            // A page has so many of these at most.
+            // A page has at most this many of them.
             let kept = hold.maps().open("pairs").unwrap().len().unwrap();
             assert!(kept + 42 >= u64::from(MANY), "page {page}: {kept} pairs, {report:?}");
             assert!(hold.check().unwrap().ok);
@@ -413,26 +412,26 @@ fn salvage_passes_over_what_cannot_be_read() {
 #[test]
 fn salvage_by_a_symbolic_link_saves_the_file() {
     let materials = Materials::new();
-    let (ground, other) = (Ground::memory(), Ground::memory());
-    let (path, link) = (ground.path(NAME), other.path("link.hold"));
+    let (test_dir, other) = (TestDir::memory(), TestDir::memory());
+    let (path, link) = (test_dir.path(NAME), other.path("link.hold"));
     std::fs::copy(&materials.unclean, &path).unwrap();
     std::os::unix::fs::symlink(&path, &link).unwrap();
     let report = commonhold::hold::salvage(&link).unwrap();
-    assert_eq!(report.kept_old_as.parent(), Some(ground.dir()));
+    assert_eq!(report.kept_old_as.parent(), Some(test_dir.dir()));
     assert!(link.is_symlink());
     all_there(&path);
     all_there(&link);
-    assert_eq!((names(ground.dir()).len(), names(other.dir()).len()), (2, 1));
+    assert_eq!((names(test_dir.dir()).len(), names(other.dir()).len()), (2, 1));
 }
 
 /// What was left is removed with the hold; what somebody works on, or another's, is not.
 #[test]
 fn drafts_that_were_left_are_removed_and_no_others() {
-    let (materials, ground) = (Materials::new(), Ground::memory());
-    let path = ground.path(NAME);
+    let (materials, test_dir) = (Materials::new(), TestDir::memory());
+    let path = test_dir.path(NAME);
     let others = [".it.hold.mine.draft", ".other.hold.0123456789abcdef.draft"];
     for name in others.iter().chain(&[".it.hold.0123456789abcdef.draft"]) {
-        std::fs::write(ground.path(name), b"left").unwrap();
+        std::fs::write(test_dir.path(name), b"left").unwrap();
     }
     let mut busy = Child::run("restores", || {
         steps::arm_fault(NAMED).unwrap();
@@ -440,14 +439,14 @@ fn drafts_that_were_left_are_removed_and_no_others() {
         commonhold::hold::restore(&materials.backup, &path).unwrap();
     });
     assert!(busy.wait_stopped());
-    std::fs::write(ground.path(".it.hold.fedcba9876543210.draft"), b"left").unwrap();
+    std::fs::write(test_dir.path(".it.hold.fedcba9876543210.draft"), b"left").unwrap();
     drop(Hold::create(&path).unwrap());
     commonhold::hold::remove(&path, false).unwrap();
-    let drafts = names(ground.dir()).iter().filter(|name| is_draft(name, NAME)).count();
+    let drafts = names(test_dir.dir()).iter().filter(|name| is_draft(name, NAME)).count();
     assert_eq!(drafts, 2, "its own, and one that has no number");
     busy.signal(Signal::SIGCONT);
     assert_eq!(busy.wait(), End::Well);
     all_there(&path);
     let expected: BTreeSet<_> = others.iter().chain(&[NAME]).map(|n| n.to_string()).collect();
-    assert_eq!(names(ground.dir()), expected);
+    assert_eq!(names(test_dir.dir()), expected);
 }

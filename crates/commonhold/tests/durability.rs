@@ -6,10 +6,10 @@
 //! that a snapshot that is no point in time shows.
 
 use crate::support::boot::{boot_id, overwrite, reboot};
-use crate::support::ground::Ground;
 use crate::support::process::{Board, Child, End, until};
 use crate::support::script::read;
 use crate::support::shape::Shape;
+use crate::support::test_dir::TestDir;
 use crate::support::{Dice, long};
 use commonhold::hold::HoldKind;
 use commonhold::map::{Map, MapOptions};
@@ -75,16 +75,16 @@ fn unclean(path: &Path) -> Error {
 
 #[test]
 fn holds_know_their_kind() {
-    let (memory, file) = (Ground::memory(), Ground::file());
-    let kind = |g: &Ground| Hold::create(g.path("it.hold")).unwrap().stat().unwrap().kind;
+    let (memory, file) = (TestDir::memory(), TestDir::file());
+    let kind = |g: &TestDir| Hold::create(g.path("it.hold")).unwrap().stat().unwrap().kind;
     assert!(matches!(kind(&memory), HoldKind::Memory));
     assert!(matches!(kind(&file), HoldKind::File), "the build's directory must be on a disk");
 }
 
 #[test]
 fn a_file_closed_cleanly_survives_a_reboot() {
-    let ground = Ground::file();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::file();
+    let path = test_dir.path("it.hold");
     let hold = Hold::create(&path).unwrap();
     fill(&hold, 1);
     hold.close().unwrap();
@@ -103,7 +103,7 @@ fn a_file_closed_cleanly_survives_a_reboot() {
 /// Its layout stays that of where it was made.
 #[test]
 fn a_closed_hold_is_the_same_wherever_it_is_copied_to() {
-    for (from, to) in [(Ground::memory(), Ground::file()), (Ground::file(), Ground::memory())] {
+    for (from, to) in [(TestDir::memory(), TestDir::file()), (TestDir::file(), TestDir::memory())] {
         let hold = Hold::create(from.path("it.hold")).unwrap();
         fill(&hold, 1);
         hold.close().unwrap();
@@ -122,10 +122,10 @@ fn a_closed_hold_is_the_same_wherever_it_is_copied_to() {
 
 #[test]
 fn on_a_disk_a_hold_that_was_made_in_memory_is_unclean_after_a_crash_of_the_system() {
-    let (made, ground) = (Ground::memory(), Ground::file());
+    let (made, test_dir) = (TestDir::memory(), TestDir::file());
     let hold = Hold::create(made.path("it.hold")).unwrap();
     hold.close().unwrap();
-    let path = ground.path("it.hold");
+    let path = test_dir.path("it.hold");
     std::fs::copy(made.path("it.hold"), &path).unwrap();
     written_by_a_victim(&path);
     reboot(&path);
@@ -136,8 +136,8 @@ fn on_a_disk_a_hold_that_was_made_in_memory_is_unclean_after_a_crash_of_the_syst
 /// What is cut off is not to be forgotten by who looks for what is left.
 #[test]
 fn a_truncated_hold_stays_so_when_salvage_fails() {
-    let ground = Ground::file();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::file();
+    let path = test_dir.path("it.hold");
     let hold = Hold::create(&path).unwrap();
     fill(&hold, 1);
     hold.close().unwrap();
@@ -161,8 +161,8 @@ fn a_truncated_hold_stays_so_when_salvage_fails() {
 
 #[test]
 fn a_dropped_handle_is_a_clean_close() {
-    let ground = Ground::file();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::file();
+    let path = test_dir.path("it.hold");
     let hold = Hold::create(&path).unwrap();
     fill(&hold, 1);
     drop(hold);
@@ -174,8 +174,8 @@ fn a_dropped_handle_is_a_clean_close() {
 
 #[test]
 fn a_killed_process_loses_nothing_in_either_kind() {
-    for ground in [Ground::memory(), Ground::file()] {
-        let path = ground.path("it.hold");
+    for test_dir in [TestDir::memory(), TestDir::file()] {
+        let path = test_dir.path("it.hold");
         written_by_a_victim(&path);
         let hold = Hold::open(&path).unwrap();
         hold.sweep().unwrap();
@@ -186,8 +186,8 @@ fn a_killed_process_loses_nothing_in_either_kind() {
 
 #[test]
 fn after_a_crash_of_the_system_a_file_is_unclean_until_salvaged() {
-    let ground = Ground::file();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::file();
+    let path = test_dir.path("it.hold");
     written_by_a_victim(&path);
     reboot(&path);
     unclean(&path);
@@ -206,8 +206,8 @@ fn after_a_crash_of_the_system_a_file_is_unclean_until_salvaged() {
 
 #[test]
 fn one_dead_among_clean_closers_is_still_unclean() {
-    let ground = Ground::file();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::file();
+    let path = test_dir.path("it.hold");
     written_by_a_victim(&path);
     // Opened and closed under the same boot: recovery ran, so the hold is whole again.
     let hold = Hold::open(&path).unwrap();
@@ -221,22 +221,22 @@ fn one_dead_among_clean_closers_is_still_unclean() {
 
 #[test]
 fn salvage_needs_the_hold_alone() {
-    let ground = Ground::file();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::file();
+    let path = test_dir.path("it.hold");
     let hold = Hold::create(&path).unwrap();
     fill(&hold, 1);
     assert_eq!(commonhold::hold::salvage(&path).err().map(|e| e.kind()), Some(ErrorKind::Busy));
     all_there(&hold, 1);
     assert_eq!(
-        commonhold::hold::salvage(ground.path("none.hold")).err().map(|e| e.kind()),
+        commonhold::hold::salvage(test_dir.path("none.hold")).err().map(|e| e.kind()),
         Some(ErrorKind::NotFound)
     );
 }
 
 #[test]
 fn salvage_keeps_what_is_intact_and_reports_what_is_not() {
-    let ground = Ground::file();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::file();
+    let path = test_dir.path("it.hold");
     let shape = Shape::General;
     let board = Board::new(1);
     let mut victim = Child::run("victim", || {
@@ -277,8 +277,8 @@ fn salvage_keeps_what_is_intact_and_reports_what_is_not() {
 /// A name that two maps have, and one that no map can have, once ended the whole salvage.
 #[test]
 fn salvage_reports_cut_off_and_missing_parts() {
-    let ground = Ground::file();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::file();
+    let path = test_dir.path("it.hold");
     written_by_a_victim(&path);
     let len = std::fs::metadata(&path).unwrap().len();
     // Half an extent too: what is left of it cannot hold anything.
@@ -304,11 +304,11 @@ fn salvage_reports_cut_off_and_missing_parts() {
 
 #[test]
 fn a_killed_backup_leaves_no_file() {
-    let ground = Ground::file();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::file();
+    let path = test_dir.path("it.hold");
     let hold = Hold::create(&path).unwrap();
     fill(&hold, 1);
-    let (directory, mut dice, mut cut_short) = (ground.path("backups"), Dice::new(3), 0);
+    let (directory, mut dice, mut cut_short) = (test_dir.path("backups"), Dice::new(3), 0);
     std::fs::create_dir(&directory).unwrap();
     for round in 0..if long() { 500 } else { 40 } {
         let target = directory.join(format!("{round}"));
@@ -323,7 +323,7 @@ fn a_killed_backup_leaves_no_file() {
         victim.signal(Signal::SIGKILL);
         victim.wait();
         if target.exists() {
-            let copy = ground.path("copy.hold");
+            let copy = test_dir.path("copy.hold");
             commonhold::hold::restore(&target, &copy).unwrap();
             all_there(&Hold::open(&copy).unwrap(), 1);
             std::fs::remove_file(&copy).unwrap();
@@ -341,8 +341,8 @@ fn a_killed_backup_leaves_no_file() {
 fn salvage_keeps_the_pairs_of_a_map_whose_name_is_damaged() {
     let shape = Shape::General;
     for damaged in [b"first", b"f\0rst", b"\xff\xfe\xfd\xfc\xfb"] {
-        let ground = Ground::file();
-        let path = ground.path("it.hold");
+        let test_dir = TestDir::file();
+        let path = test_dir.path("it.hold");
         let mut victim = Child::run("victim", || {
             let hold = Hold::create(&path).unwrap();
             for (name, version) in [("first", 1), ("other", 2)] {
@@ -378,13 +378,12 @@ fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
         .find(|i| bytes[*i] == first && &bytes[*i..*i + what.len()] == what)
 }
 
-#[cfg(feature = "steps")]
 #[test]
 fn salvage_keeps_the_highest_sequence_of_a_key() {
     // A writer dies after the commit and before the old record is retired; then the system crashes, so
     // that nobody recovers: two intact records of one key lie in the file.
-    let ground = Ground::file();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::file();
+    let path = test_dir.path("it.hold");
     let shape = Shape::General;
     let mut victim = Child::run("victim", || {
         let map =
@@ -411,14 +410,14 @@ fn number(map: &Map, key: &str) -> u64 {
 #[test]
 fn a_backup_is_one_point_in_time_while_writers_write() {
     const WRITERS: u64 = 3;
-    let ground = Ground::memory();
-    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
     fill(&hold, 1);
     hold.maps().open_or_create("race", MapOptions::general()).unwrap();
     hold.maps().open_or_create("other", MapOptions::general()).unwrap();
     let board = Board::new(8);
     let write = |writer: u64| {
-        let hold = Hold::open(ground.path("it.hold")).unwrap();
+        let hold = Hold::open(test_dir.path("it.hold")).unwrap();
         let (race, other) = (hold.maps().open("race").unwrap(), hold.maps().open("other").unwrap());
         // First, then second, in two maps; and then fresh keys, each after the one before.
         for n in (1..).take_while(|_| board.get(7) == 0) {
@@ -431,7 +430,7 @@ fn a_backup_is_one_point_in_time_while_writers_write() {
     let writers: Vec<_> = (0..WRITERS).map(|w| Child::run("writer", move || write(w))).collect();
     for round in 0..if long() { 300 } else { 15 } {
         let before: Vec<u64> = (0..WRITERS).map(|w| board.get(w as usize)).collect();
-        let (backup, restored) = (ground.path("backup"), ground.path("restored.hold"));
+        let (backup, restored) = (test_dir.path("backup"), test_dir.path("restored.hold"));
         let report = hold.backup(&backup).unwrap();
         let told = commonhold::hold::restore(&backup, &restored).unwrap();
         assert_eq!((report.maps, report.pairs), (told.maps, told.pairs), "round {round}");
@@ -464,8 +463,8 @@ fn a_backup_is_one_point_in_time_while_writers_write() {
 
 #[test]
 fn a_backup_comes_back_whole() {
-    let ground = Ground::memory();
-    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
     fill(&hold, 3);
     let map = hold.maps().open_or_create("odd", MapOptions::general()).unwrap();
     let mut dice = Dice::new(1);
@@ -477,12 +476,12 @@ fn a_backup_comes_back_whole() {
         wanted.insert(key, value);
     }
     hold.maps().open_or_create("empty", MapOptions::cache().max_entries(7)).unwrap();
-    let backup = ground.path("backup");
+    let backup = test_dir.path("backup");
     let report = hold.backup(&backup).unwrap();
     assert_eq!(report.pairs, 4 * PAIRS as u64 + wanted.len() as u64);
     assert_eq!(report.maps, 6);
     assert_eq!(Hold::backup(&hold, &backup).err().map(|e| e.kind()), Some(ErrorKind::Exists));
-    let target = ground.path("restored.hold");
+    let target = test_dir.path("restored.hold");
     let told = commonhold::hold::restore(&backup, &target).unwrap();
     assert_eq!((told.maps, told.pairs), (report.maps, report.pairs));
     assert_eq!(
@@ -500,19 +499,19 @@ fn a_backup_comes_back_whole() {
 
 #[test]
 fn a_full_disk_spoils_no_backup() {
-    let ground = Ground::memory();
-    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
     fill(&hold, 1);
     Child::run("with RLIMIT_FSIZE", || {
         use nix::sys::resource::{Resource, setrlimit};
         setrlimit(Resource::RLIMIT_FSIZE, 100_000, 100_000).unwrap();
-        let hold = Hold::options().read_only(true).open(ground.path("it.hold")).unwrap();
-        let error = hold.backup(ground.path("backup")).expect_err("a backup of this size");
+        let hold = Hold::options().read_only(true).open(test_dir.path("it.hold")).unwrap();
+        let error = hold.backup(test_dir.path("backup")).expect_err("a backup of this size");
         assert!(matches!(error.kind(), ErrorKind::Full | ErrorKind::ReadOnly), "{error:?}");
     })
     .finish();
-    assert!(!ground.path("backup").exists(), "half a backup was left");
-    let error = hold.backup(ground.path("no/such/directory")).expect_err("nowhere");
+    assert!(!test_dir.path("backup").exists(), "half a backup was left");
+    let error = hold.backup(test_dir.path("no/such/directory")).expect_err("nowhere");
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error:?}");
     all_there(&hold, 1);
 }
@@ -520,26 +519,25 @@ fn a_full_disk_spoils_no_backup() {
 #[test]
 fn a_rebuilt_hold_keeps_size_limit_and_mode() {
     use std::os::unix::fs::PermissionsExt;
-    let ground = Ground::file();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::file();
+    let path = test_dir.path("it.hold");
     let hold = Hold::options().max_bytes(100 << 20).mode(0o640).create(&path).unwrap();
     hold.maps().open_or_create("it", MapOptions::general()).unwrap().set("a", "b").unwrap();
-    hold.backup(ground.path("backup")).unwrap();
+    hold.backup(test_dir.path("backup")).unwrap();
     hold.close().unwrap();
-    commonhold::hold::restore(ground.path("backup"), ground.path("restored.hold")).unwrap();
+    commonhold::hold::restore(test_dir.path("backup"), test_dir.path("restored.hold")).unwrap();
     reboot(&path);
     commonhold::hold::salvage(&path).unwrap();
     for name in ["restored.hold", "it.hold"] {
-        let hold = Hold::open(ground.path(name)).unwrap();
+        let hold = Hold::open(test_dir.path(name)).unwrap();
         assert_eq!(hold.stat().unwrap().max_bytes, 100 << 20, "{name}");
-        let mode = std::fs::metadata(ground.path(name)).unwrap().permissions().mode();
+        let mode = std::fs::metadata(test_dir.path(name)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o640, "{name}");
         assert_eq!(hold.maps().open("it").unwrap().get("a").unwrap(), Some(b"b".to_vec()));
     }
 }
 
 /// Writes this version and closes the hold; stopped after that, before what it wrote is synced.
-#[cfg(feature = "steps")]
 fn closer_that_syncs(path: &Path, version: u64) -> Child {
     let mut closer = Child::run(format!("closer of version {version}"), || {
         let hold = Hold::open_or_create(path).unwrap();
@@ -554,10 +552,9 @@ fn closer_that_syncs(path: &Path, version: u64) -> Child {
 /// However long it takes until everything is on the disk: who opens the hold meanwhile can, and
 /// what is written then is not taken for synced.
 #[test]
-#[cfg(feature = "steps")]
 fn a_close_that_takes_long_keeps_nobody_out() {
-    let ground = Ground::file();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::file();
+    let path = test_dir.path("it.hold");
     let first = closer_that_syncs(&path, 1);
     // Opened, written and closed cleanly meanwhile; then once more, and not synced yet.
     let hold = Hold::open(&path).unwrap();
@@ -573,10 +570,9 @@ fn a_close_that_takes_long_keeps_nobody_out() {
 }
 
 #[test]
-#[cfg(feature = "steps")]
 fn a_close_that_took_long_leaves_a_clean_hold_clean() {
-    let ground = Ground::file();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::file();
+    let path = test_dir.path("it.hold");
     let first = closer_that_syncs(&path, 1);
     let hold = Hold::open(&path).unwrap();
     fill(&hold, 2);

@@ -4,15 +4,14 @@
 //! while it is dropped; runs freed and claimed while a recoverer stands still; one freeze behind
 //! another, and before a full cache; a channel or log dropped by one thread while another leaves it. All by stopping one
 //! process, or thread, at a named step and letting the others work.
-#![cfg(feature = "steps")]
 
 use crate::support::Dice;
-use crate::support::ground::Ground;
 use crate::support::process::{Board, Child, End, until};
 use crate::support::scenario::{self, word};
 use crate::support::script;
 use crate::support::shape::Shape;
 use crate::support::standstill::{go_on, stopped};
+use crate::support::test_dir::TestDir;
 use commonhold::channel::{ChannelOptions, Join, Policy};
 use commonhold::log::Written;
 use commonhold::log::{LogLevel, LogOptions};
@@ -47,7 +46,7 @@ fn it(hold: &Hold, shape: Shape) -> Result<Map> {
     hold.maps().open_or_create("it", shape.options())
 }
 
-/// Sets so many other keys to version 3, which uses memory that was freed again.
+/// Sets `count` other keys to version 3, which uses memory that was freed again.
 fn fill(hold: &Hold, shape: Shape, count: u32) -> Result<()> {
     let map = it(hold, shape)?;
     (0..count)
@@ -110,7 +109,8 @@ const MEDDLINGS: &[Meddling] = &[
             let map = it(hold, shape)?;
             map.clear()?;
             // A hold with a cache keeps its memory, and a map its segments, in which fixed pairs lie.
-            let kept = matches!(shape, Shape::Cache | Shape::Fixed(..));
+            // Short pairs are fewer bytes than those blocks.
+            let kept = matches!(shape, Shape::Cache | Shape::Fixed(..) | Shape::Short);
             until("memory is given back", || kept || hold.trim().unwrap() > 0);
             Ok(())
         },
@@ -165,8 +165,8 @@ fn look(map: &Map, shape: Shape, way: Way) -> u64 {
 
 /// Stops a reader at the step, lets the meddler act, and sees what the reader says then.
 fn meet(shape: Shape, step: &str, (how, way): (&str, Way), meddling: &Meddling, read_only: bool) {
-    let ground = Ground::memory();
-    let (path, board) = (ground.path("it.hold"), Board::new(1));
+    let test_dir = TestDir::memory();
+    let (path, board) = (test_dir.path("it.hold"), Board::new(1));
     let what = format!("{shape:?}, {how} stopped at {step}, {}", meddling.name);
     let hold = Hold::create(&path).unwrap();
     it(&hold, shape).unwrap().set(shape.key(KEY), shape.value(KEY, 1)).unwrap();
@@ -191,7 +191,7 @@ fn meet(shape: Shape, step: &str, (how, way): (&str, Way), meddling: &Meddling, 
 
 #[test]
 fn a_stopped_reader_finds_what_was_there_or_what_is() {
-    for shape in [Shape::General, Shape::Big, Shape::Fixed(16, 16), Shape::Cache] {
+    for shape in [Shape::General, Shape::Short, Shape::Big, Shape::Fixed(16, 16), Shape::Cache] {
         for step in ["read.found", "read.copied"] {
             for (number, way) in WAYS.iter().enumerate() {
                 for meddling in MEDDLINGS {
@@ -232,8 +232,8 @@ fn looks_right(map: Result<Map>, what: &str) {
 }
 
 fn drop_stopped_at(step: &str, then: Signal) {
-    let ground = Ground::memory();
-    let (path, board) = (ground.path("it.hold"), Board::new(1));
+    let test_dir = TestDir::memory();
+    let (path, board) = (test_dir.path("it.hold"), Board::new(1));
     let what = format!("dropped, stopped at {step}, then {then}");
     let hold = Hold::create(&path).unwrap();
     fill_it(&hold, 1);
@@ -299,8 +299,8 @@ fn churn(path: &Path, board: &Board) {
 
 fn recoverer_stands_still(step: &str, time: u32, recovering: &str) {
     const VICTIM: u32 = 1;
-    let ground = Ground::memory();
-    let (path, board) = (ground.path("it.hold"), Board::new(word::ALL));
+    let test_dir = TestDir::memory();
+    let (path, board) = (test_dir.path("it.hold"), Board::new(word::ALL));
     let scenario = scenario::by_name("large");
     let what = format!("killed at {step}, recoverer stopped at {recovering}");
     let churner = Child::run(format!("churner; {what}"), || churn(&path, &board));
@@ -392,8 +392,8 @@ fn freeze_keeps_out(path: &Path, shape: Shape, inside: impl Fn(&Hold), wish: imp
 /// The root that a backup was about to read belongs to a map that is only half made by then.
 #[test]
 fn a_backup_does_not_read_a_map_that_is_made_again() {
-    let (ground, board) = (Ground::memory(), Board::new(1));
-    let (path, backup) = (ground.path("it.hold"), ground.path("backup"));
+    let (test_dir, board) = (TestDir::memory(), Board::new(1));
+    let (path, backup) = (test_dir.path("it.hold"), test_dir.path("backup"));
     let hold = Hold::create(&path).unwrap();
     let fixed = MapOptions::fixed(4, 4);
     hold.maps().open_or_create("it", fixed).unwrap().set("key1", "old1").unwrap();
@@ -418,16 +418,16 @@ fn a_backup_does_not_read_a_map_that_is_made_again() {
     go_on(makes);
     board.put(0, 2);
     assert_eq!(saves.wait(), End::Well);
-    commonhold::hold::restore(&backup, ground.path("again.hold")).unwrap();
-    let again = Hold::open(ground.path("again.hold")).unwrap();
+    commonhold::hold::restore(&backup, test_dir.path("again.hold")).unwrap();
+    let again = Hold::open(test_dir.path("again.hold")).unwrap();
     let map = again.maps().open("it").unwrap();
     assert_eq!(map.get("another key").unwrap().as_deref(), Some(&b"new"[..]));
 }
 
 #[test]
 fn a_second_freeze_waits_for_the_first() {
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
     fill_it(&Hold::create(&path).unwrap(), 1);
     let busy = |hold: &Hold| {
         assert_eq!(hold.freeze().err().expect("an error").kind(), ErrorKind::Busy);
@@ -439,8 +439,8 @@ fn a_second_freeze_waits_for_the_first() {
 fn a_full_cache_evicts_nothing_while_frozen() {
     const MOST: u64 = 300;
     let shape = Shape::Evicting(MOST);
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
     fill(&Hold::create(&path).unwrap(), shape, 1000).unwrap();
     let busy = |hold: &Hold| {
         let error = fill(hold, shape, 1).expect_err("frozen by this very thread");
@@ -459,8 +459,8 @@ fn a_full_cache_evicts_nothing_while_frozen() {
 
 /// `leave` passes `step` in the middle; meanwhile another thread of the process begins `remove`, which has to wait.
 fn removal_waits(what: &str, step: &'static str, leave: fn(&Hold), remove: fn(&Hold) -> bool) {
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
     Child::run(what, || {
         let hold: &'static Hold = Box::leak(Box::new(Hold::create(&path).unwrap()));
         let removed: &'static Board = Box::leak(Box::new(Board::new(2)));

@@ -2,11 +2,10 @@
 //!
 //! Each test runs in a child, whose clocks alone are set ahead or behind. A reboot is simulated: the
 //! file remembers another boot id, and boot time begins again.
-#![cfg(feature = "steps")]
 
 use crate::support::boot::reboot;
-use crate::support::ground::Ground;
 use crate::support::process::{Child, PATIENCE, until};
+use crate::support::test_dir::TestDir;
 use commonhold::Hold;
 use commonhold::map::{Map, MapOptions};
 use commonhold::steps::shifts;
@@ -52,9 +51,9 @@ fn restart(hold: Hold, path: &Path, realtime: i64) -> Hold {
 
 #[test]
 fn a_jump_of_real_time_expires_nothing() {
-    let ground = Ground::memory();
+    let test_dir = TestDir::memory();
     in_a_child(|| {
-        let hold = Hold::create(ground.path("it.hold")).unwrap();
+        let hold = Hold::create(test_dir.path("it.hold")).unwrap();
         set(&hold, "an hour", HOUR);
         shifts::set_realtime_ms(YEAR);
         assert!(has(&hold, "an hour"), "read");
@@ -71,9 +70,9 @@ fn a_jump_of_real_time_expires_nothing() {
 
 #[test]
 fn a_jump_of_real_time_keeps_nothing_longer() {
-    let ground = Ground::memory();
+    let test_dir = TestDir::memory();
     in_a_child(|| {
-        let hold = Hold::create(ground.path("it.hold")).unwrap();
+        let hold = Hold::create(test_dir.path("it.hold")).unwrap();
         // There and back: a clock that never goes back would stand still for a year.
         shifts::set_realtime_ms(YEAR);
         set(&hold, "first", HOUR);
@@ -92,9 +91,9 @@ fn a_jump_of_real_time_keeps_nothing_longer() {
 /// Boot time runs while the system sleeps.
 #[test]
 fn time_in_suspend_counts() {
-    let ground = Ground::memory();
+    let test_dir = TestDir::memory();
     in_a_child(|| {
-        let hold = Hold::create(ground.path("it.hold")).unwrap();
+        let hold = Hold::create(test_dir.path("it.hold")).unwrap();
         set(&hold, "an hour", HOUR);
         set(&hold, "a day", DAY);
         shifts::set_boottime_ms(2 * HOUR);
@@ -105,7 +104,7 @@ fn time_in_suspend_counts() {
 /// Between two boots there is real time only: it counts, forward and for a week at most.
 #[test]
 fn a_restart_continues_from_the_time_before_it() {
-    let ground = Ground::file();
+    let test_dir = TestDir::file();
     for (what, realtime, hour, month) in [
         ("at once", 0, true, true),
         ("after two hours", 2 * HOUR, false, true),
@@ -113,7 +112,7 @@ fn a_restart_continues_from_the_time_before_it() {
         ("with a clock that is not set", -50 * YEAR, true, true),
     ] {
         in_a_child(|| {
-            let path = ground.path("it.hold");
+            let path = test_dir.path("it.hold");
             let hold = Hold::create(&path).unwrap();
             set(&hold, "an hour", HOUR);
             set(&hold, "a month", 30 * DAY);
@@ -139,9 +138,9 @@ fn a_restart_continues_from_the_time_before_it() {
 /// A clock that was wrong during the boot before is no reason to expire anything, either.
 #[test]
 fn a_clock_that_was_set_before_the_restart_does_not_matter() {
-    let ground = Ground::file();
+    let test_dir = TestDir::file();
     in_a_child(|| {
-        let path = ground.path("it.hold");
+        let path = test_dir.path("it.hold");
         shifts::set_realtime_ms(-50 * YEAR);
         let hold = Hold::create(&path).unwrap();
         shifts::set_realtime_ms(0);
@@ -154,9 +153,9 @@ fn a_clock_that_was_set_before_the_restart_does_not_matter() {
 /// Who reads only, and is the first after a restart, cannot set the hold's clock; a writer comes later.
 #[test]
 fn readers_after_a_restart_need_no_writer() {
-    let ground = Ground::file();
+    let test_dir = TestDir::file();
     in_a_child(|| {
-        let path = ground.path("it.hold");
+        let path = test_dir.path("it.hold");
         let hold = Hold::create(&path).unwrap();
         set(&hold, "an hour", HOUR);
         set(&hold, "a day", DAY);
@@ -181,9 +180,9 @@ fn readers_after_a_restart_need_no_writer() {
 /// Without a boot id (a sandbox hides it) two boots look the same; the clock does not go back.
 #[test]
 fn a_boot_that_looks_like_the_one_before_does_not_set_the_clock_back() {
-    let ground = Ground::file();
+    let test_dir = TestDir::file();
     in_a_child(|| {
-        let path = ground.path("it.hold");
+        let path = test_dir.path("it.hold");
         let hold = Hold::create(&path).unwrap();
         cache(&hold).set_with_ttl("a moment", "value", MOMENT).unwrap();
         until("it has expired", || !has(&hold, "a moment"));
@@ -200,8 +199,8 @@ fn a_boot_that_looks_like_the_one_before_does_not_set_the_clock_back() {
 #[test]
 fn time_namespaces_agree() {
     const CLONE_NEWTIME: i32 = 0x80;
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
     in_a_child(|| {
         let hold = Hold::create(&path).unwrap();
         set(&hold, "an hour", HOUR);
@@ -238,9 +237,9 @@ fn told(follower: &mut Follower) -> u64 {
 /// What leaves the hold says real time, as the system shows it then.
 #[test]
 fn a_stream_has_real_times() {
-    let ground = Ground::memory();
+    let test_dir = TestDir::memory();
     in_a_child(|| {
-        let hold = Hold::create(ground.path("it.hold")).unwrap();
+        let hold = Hold::create(test_dir.path("it.hold")).unwrap();
         let map = cache(&hold);
         hold.maps().begin_stream("cache", 1 << 20).unwrap();
         let mut follower = map.follow().unwrap();
@@ -264,7 +263,7 @@ fn a_stream_has_real_times() {
 /// A backup is read by another hold, perhaps on a machine with another clock.
 #[test]
 fn a_backup_keeps_what_a_pair_has_left() {
-    let ground = Ground::memory();
+    let test_dir = TestDir::memory();
     for (made, restored, hour) in [
         (0, 0, true),
         // The clock of the hold and real time have parted before.
@@ -274,22 +273,22 @@ fn a_backup_keeps_what_a_pair_has_left() {
         (YEAR, 0, true),
     ] {
         in_a_child(|| {
-            let (path, backup) = (ground.path("it.hold"), ground.path("backup"));
+            let (path, backup) = (test_dir.path("it.hold"), test_dir.path("backup"));
             let hold = Hold::create(&path).unwrap();
             set(&hold, "an hour", HOUR);
             set(&hold, "a day", DAY);
             shifts::set_realtime_ms(made);
             hold.backup(&backup).unwrap();
             shifts::set_realtime_ms(restored);
-            let report = commonhold::hold::restore(&backup, ground.path("copy.hold")).unwrap();
+            let report = commonhold::hold::restore(&backup, test_dir.path("copy.hold")).unwrap();
             assert_eq!(report.pairs, 1 + u64::from(hour), "{made} {restored}");
-            let copy = Hold::open(ground.path("copy.hold")).unwrap();
+            let copy = Hold::open(test_dir.path("copy.hold")).unwrap();
             assert!(has(&copy, "an hour") == hour && has(&copy, "a day"), "{made} {restored}");
             shifts::set_boottime_ms(HOUR);
             assert!(!has(&copy, "an hour") && has(&copy, "a day"), "{made} {restored}");
             shifts::set_boottime_ms(DAY);
             assert!(!has(&copy, "a day"), "{made} {restored}");
-            for file in [path, backup, ground.path("copy.hold")] {
+            for file in [path, backup, test_dir.path("copy.hold")] {
                 std::fs::remove_file(file).unwrap();
             }
         });
@@ -299,9 +298,9 @@ fn a_backup_keeps_what_a_pair_has_left() {
 /// What is salvaged keeps what it had left, too.
 #[test]
 fn salvage_keeps_what_a_pair_has_left() {
-    let ground = Ground::file();
+    let test_dir = TestDir::file();
     in_a_child(|| {
-        let path = ground.path("it.hold");
+        let path = test_dir.path("it.hold");
         let victim = || {
             let hold = Hold::create(&path).unwrap();
             set(&hold, "an hour", HOUR);

@@ -8,15 +8,14 @@
 //!
 //! `./test` draws some cases; `COMMONHOLD_LONG=1` runs all. `COMMONHOLD_SEED` draws those of an
 //! earlier run, `COMMONHOLD_FAULT_CASE` runs one, as its failure names it.
-#![cfg(feature = "steps")]
 
-use crate::support::company::{SECOND, VICTIM, accompany, whole};
+use crate::support::company::{SECOND, VICTIM, accompany};
 use crate::support::errands::ERRANDS;
-use crate::support::ground::Ground;
 use crate::support::process::{Board, Child, End, until};
 use crate::support::scenario::{self, Scenario, word};
 use crate::support::shape::Shape;
-use crate::support::{Dice, cases, long, script, uncertain};
+use crate::support::test_dir::TestDir;
+use crate::support::{Dice, cases, long, script, uncertain, whole};
 use commonhold::{Hold, steps};
 use nix::sys::signal::Signal;
 use std::collections::BTreeMap;
@@ -53,8 +52,8 @@ fn places() -> Vec<Place> {
 }
 
 impl Place {
-    fn ground(&self) -> Ground {
-        if self.on_disk { Ground::file() } else { Ground::memory() }
+    fn test_dir(&self) -> TestDir {
+        if self.on_disk { TestDir::file() } else { TestDir::memory() }
     }
 
     fn name(&self) -> String {
@@ -63,8 +62,8 @@ impl Place {
 
     /// How often it passes each fault when nothing disturbs it.
     fn passes(&self) -> Vec<(usize, u64)> {
-        let ground = self.ground();
-        let path = ground.path("it.hold");
+        let test_dir = self.test_dir();
+        let path = test_dir.path("it.hold");
         let (passed, board) = (Board::new(steps::FAULTS.len()), Board::new(BOARD));
         let passed: &Board = Box::leak(Box::new(passed));
         self.scenario.prepare(&path);
@@ -116,34 +115,17 @@ fn all_cases(place: Place, dice: &mut Dice) -> Vec<Case> {
     cases
 }
 
-/// So many of each fault's cases, or all.
-fn drawn(cases: Vec<Case>, of_each: usize, dice: &mut Dice) -> Vec<Case> {
-    if long() {
-        return cases;
-    }
-    let mut chosen = Vec::new();
-    for (name, _) in steps::FAULTS {
-        let start = format!("{name}:");
-        let mut of_this: Vec<_> = cases.iter().filter(|c| c.fault.starts_with(&start)).collect();
-        for _ in 0..of_each.min(of_this.len()) {
-            let at = dice.below(of_this.len() as u64) as usize;
-            chosen.push(of_this.swap_remove(at).clone());
-        }
-    }
-    chosen
-}
-
 /// A victim to whom a call fails, and its companion.
 fn fail(case: &Case) {
     let (place, scenario) = (&case.place, &case.place.scenario);
-    let (ground, board, what) = (place.ground(), Board::new(BOARD), case.name());
-    let path = ground.path("it.hold");
+    let (test_dir, board, what) = (place.test_dir(), Board::new(BOARD), case.name());
+    let path = test_dir.path("it.hold");
     scenario.prepare(&path);
     let companion = Child::run(format!("companion; {what}"), || {
-        let beside = |hold: &Hold, when: &str| {
+        let verified = |hold: &Hold, when: &str| {
             verify(scenario, hold, VICTIM, &board, when);
         };
-        accompany(&path, scenario, &board, beside);
+        accompany(&path, scenario, &board, verified);
     });
     let mut victim = Child::run(format!("victim; {what}"), || {
         steps::arm_fault(&case.fault).unwrap();
@@ -225,7 +207,10 @@ fn calls_fail_in_every_operation() {
         .filter(|name| !["draft.", "salvage."].iter().any(|area| name.starts_with(area)))
         .collect();
     assert_eq!(missed, [""; 0], "no scenario passes these");
-    let cases: Vec<_> = drawn(all, 6, &mut dice).into_iter().chain(after_another()).collect();
+    let cases: Vec<_> = cases::drawn(steps::FAULTS, all, |case| &case.fault, 6, &mut dice)
+        .into_iter()
+        .chain(after_another())
+        .collect();
     cases::run_all(&cases, Case::name, fail);
 }
 
@@ -333,8 +318,8 @@ impl Chains {
 }
 
 fn kill_and_fail(chain: &Chain) {
-    let (ground, board, what) = (Ground::memory(), Board::new(BOARD), chain.name());
-    let (path, scenario, next) = (ground.path("it.hold"), &chain.scenario, chain.next());
+    let (test_dir, board, what) = (TestDir::memory(), Board::new(BOARD), chain.name());
+    let (path, scenario, next) = (test_dir.path("it.hold"), &chain.scenario, chain.next());
     scenario.prepare(&path);
     let mut victim = Child::run(format!("victim; {what}"), || {
         steps::arm(&format!("{}:kill", chain.step)).unwrap();
@@ -392,9 +377,9 @@ fn calls_fail_in_the_recovery_of_a_recoverer() {
 /// A system that never has a page at the moment: the caller once asked for ever.
 #[test]
 fn memory_that_is_never_to_be_had_at_the_moment_is_an_error() {
-    let ground = Ground::memory();
+    let test_dir = TestDir::memory();
     Child::run("writer", || {
-        let hold = Hold::create(ground.path("it.hold")).unwrap();
+        let hold = Hold::create(test_dir.path("it.hold")).unwrap();
         let map = hold.maps().open_or_create("it", commonhold::map::MapOptions::general()).unwrap();
         let set = || map.set("large", vec![1; 1 << 20]);
         steps::arm_fault("os.populate:EAGAIN:always").unwrap();
@@ -413,7 +398,7 @@ const FIRST_TIME: [&str; 2] = ["os.atfork:ENOMEM:once", "os.boot-id:EMFILE:once"
 /// Starts this binary again for each of them, where no other test has passed it.
 #[test]
 fn work_done_once_in_a_process_is_tried_again_after_an_error() {
-    let ground = Ground::memory();
+    let test_dir = TestDir::memory();
     let fault = std::env::var("COMMONHOLD_FAULT").ok();
     if fault.is_none_or(|fault| !FIRST_TIME.contains(&fault.as_str())) {
         let own = std::env::current_exe().unwrap();
@@ -426,7 +411,7 @@ fn work_done_once_in_a_process_is_tried_again_after_an_error() {
         }
         return;
     }
-    let path = ground.path("it.hold");
+    let path = test_dir.path("it.hold");
     let error = Hold::create(&path).expect_err("the fault");
     assert_eq!(error.kind(), commonhold::ErrorKind::Io, "{error}");
     let hold = Hold::open_or_create(&path).unwrap();
@@ -436,8 +421,8 @@ fn work_done_once_in_a_process_is_tried_again_after_an_error() {
 /// An error of looking at the file is reported as it is, not as another file behind the name.
 #[test]
 fn a_file_that_cannot_be_looked_at_is_not_taken_for_another() {
-    let ground = Ground::memory();
-    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
     let map = hold.maps().open_or_create("it", commonhold::map::MapOptions::general()).unwrap();
     Child::run("cannot look at it", || {
         steps::arm_fault("os.fstat:EIO:always").unwrap();

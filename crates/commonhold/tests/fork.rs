@@ -5,12 +5,12 @@
 //! process was forked (the bare system call skips fork handlers), whatever other threads were doing, and
 //! after a program closed every descriptor it did not know.
 
-use crate::support::ground::Ground;
 use crate::support::process::{
     Board, Child, End, bare_clone, outlive_parent, until, wait_for_clone,
 };
 use crate::support::script::{self, Expected};
 use crate::support::shape::Shape;
+use crate::support::test_dir::TestDir;
 use crate::support::{Dice, long};
 use commonhold::Hold;
 use commonhold::log::LogOptions;
@@ -20,8 +20,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const SHAPES: [Shape; 4] = [Shape::General, Shape::Fixed(4, 4), Shape::Fixed(8, 8), Shape::Cache];
 
-fn open(ground: &Ground, shape: Shape) -> (Hold, Map) {
-    let hold = Hold::open_or_create(ground.path("it.hold")).unwrap();
+fn open(test_dir: &TestDir, shape: Shape) -> (Hold, Map) {
+    let hold = Hold::open_or_create(test_dir.path("it.hold")).unwrap();
     let map = hold.maps().open_or_create("it", shape.options()).unwrap();
     (hold, map)
 }
@@ -50,8 +50,8 @@ fn plan(shape: Shape, number: u32, len: usize) -> Vec<script::Op> {
 #[test]
 fn parent_and_children_go_on_with_one_handle() {
     for shape in SHAPES {
-        let ground = Ground::memory();
-        let (hold, map) = open(&ground, shape);
+        let test_dir = TestDir::memory();
+        let (hold, map) = open(&test_dir, shape);
         let board = Board::new(16);
         work(&map, shape, 0, 500, &board);
         let (hold, map) = (&hold, &map);
@@ -83,10 +83,10 @@ fn parent_and_children_go_on_with_one_handle() {
 
 #[test]
 fn a_child_does_not_keep_the_parents_slot_alive() {
-    let ground = Ground::memory();
-    let (hold, map) = open(&ground, Shape::General);
+    let test_dir = TestDir::memory();
+    let (hold, map) = open(&test_dir, Shape::General);
     let board = Board::new(4);
-    let path = ground.path("it.hold");
+    let path = test_dir.path("it.hold");
     let middle = Child::run("parent of one", || {
         let map =
             Hold::open(&path).unwrap().maps().open_or_create("it", MapOptions::general()).unwrap();
@@ -119,8 +119,8 @@ fn a_child_does_not_keep_the_parents_slot_alive() {
 #[test]
 fn a_child_that_dies_does_not_take_the_parents_locks_along() {
     for shape in SHAPES {
-        let ground = Ground::memory();
-        let (hold, map) = open(&ground, shape);
+        let test_dir = TestDir::memory();
+        let (hold, map) = open(&test_dir, shape);
         let board = Board::new(64);
         let mut dice = Dice::new(1);
         for round in 0..if long() { 500 } else { 40 } {
@@ -150,8 +150,8 @@ fn a_child_that_dies_does_not_take_the_parents_locks_along() {
 #[test]
 fn threads_of_parent_and_child_use_one_handle() {
     for shape in SHAPES {
-        let ground = Ground::memory();
-        let (hold, map) = open(&ground, shape);
+        let test_dir = TestDir::memory();
+        let (hold, map) = open(&test_dir, shape);
         let board = Board::new(64);
         let threads = |map: &Map, first: u32| {
             std::thread::scope(|s| {
@@ -175,8 +175,8 @@ fn threads_of_parent_and_child_use_one_handle() {
 #[test]
 fn forking_while_other_threads_are_inside_operations() {
     for shape in SHAPES {
-        let ground = Ground::memory();
-        let (hold, map) = open(&ground, shape);
+        let test_dir = TestDir::memory();
+        let (hold, map) = open(&test_dir, shape);
         let board = Board::new(64);
         let (over, turns) = (AtomicBool::new(false), AtomicU64::new(0));
         std::thread::scope(|s| {
@@ -218,8 +218,8 @@ fn forking_while_other_threads_are_inside_operations() {
 /// What a handle keeps of its logs is never found locked or half changed by a child.
 #[test]
 fn forking_while_other_threads_open_logs() {
-    let ground = Ground::memory();
-    let (hold, _map) = open(&ground, Shape::General);
+    let test_dir = TestDir::memory();
+    let (hold, _map) = open(&test_dir, Shape::General);
     let options = || LogOptions::new().rings(8).ring_bytes(4096);
     let log = hold.logs().open_or_create("log", options()).unwrap();
     let over = AtomicBool::new(false);
@@ -247,8 +247,8 @@ fn forking_while_other_threads_open_logs() {
 
 #[test]
 fn a_bare_clone_takes_a_slot_of_its_own() {
-    let ground = Ground::memory();
-    let (hold, map) = open(&ground, Shape::General);
+    let test_dir = TestDir::memory();
+    let (hold, map) = open(&test_dir, Shape::General);
     map.set("parent", "1").unwrap();
     let (hold, map) = (&hold, &map);
     // In a child, because a bare clone needs a process with one thread.
@@ -275,10 +275,10 @@ fn a_bare_clone_takes_a_slot_of_its_own() {
 #[test]
 fn closing_every_descriptor_changes_nothing() {
     for shape in SHAPES {
-        let ground = Ground::memory();
-        let (hold, map) = open(&ground, shape);
+        let test_dir = TestDir::memory();
+        let (hold, map) = open(&test_dir, shape);
         let board = Board::new(8);
-        let path = ground.path("it.hold");
+        let path = test_dir.path("it.hold");
         let child = Child::run("daemon", || {
             let inner = Hold::open(&path).unwrap();
             let own = inner.maps().open("it").unwrap();
@@ -315,10 +315,10 @@ fn a_newcomer_takes_a_dead_ones_slot_while_others_work() {
     // Slots are few and reused at once: lock words and marks of the dead must not be taken for the
     // newcomer's. Victims die in the middle of writing the same few keys that everybody writes.
     for shape in SHAPES {
-        let ground = Ground::memory();
-        let (hold, map) = open(&ground, shape);
+        let test_dir = TestDir::memory();
+        let (hold, map) = open(&test_dir, shape);
         let board = Board::new(8);
-        let path = ground.path("it.hold");
+        let path = test_dir.path("it.hold");
         let worker = |number: u64, limit: u64| {
             let map = Hold::open(&path).unwrap().maps().open("it").unwrap();
             let mut dice = Dice::new(number);

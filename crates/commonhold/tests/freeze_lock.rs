@@ -4,10 +4,10 @@
 //! A writer, a dropper or a maker of maps is stopped (SIGSTOP) in the middle. Whoever freezes waits
 //! for the writer, and writers elsewhere go on; what is dropped is gone at once, its name is free,
 //! and its memory comes back when the stopped one has gone on or is dead.
-#![cfg(feature = "steps")]
 
-use crate::support::ground::Ground;
 use crate::support::process::{Board, Child, End, until};
+use crate::support::test_dir::TestDir;
+use crate::support::whole;
 use commonhold::map::MapOptions;
 use commonhold::queue::QueueOptions;
 use commonhold::{ErrorKind, Hold, steps};
@@ -53,16 +53,6 @@ fn stopped_writer(path: &Path, map: &str) -> Child {
     stopped(path, "write.locked", 1, |hold| {
         hold.maps().open(map).unwrap().set(3u32.to_le_bytes(), "other").unwrap();
     })
-}
-
-/// Everything is there, and nothing is left over.
-#[track_caller]
-fn whole(hold: &Hold, what: &str) {
-    hold.sweep().unwrap();
-    let report = hold.check().unwrap();
-    assert!(report.ok, "{what}: {:?}", report.problems);
-    assert_eq!(report.allocated, report.reachable, "{what}: {report:?}");
-    assert_eq!(report.in_flight, 0, "{what}: {report:?}");
 }
 
 /// The same while somebody is stopped: what he holds is on its way.
@@ -111,8 +101,8 @@ fn a_freeze_next_to_a_stopped_writer_keeps_nobody_else_waiting() {
         ("begin_stream", |hold| assert!(hold.maps().begin_stream("other", 1 << 16).unwrap())),
     ];
     for (what, act) in acts {
-        let ground = Ground::memory();
-        let (path, board) = (ground.path("it.hold"), Board::new(3));
+        let test_dir = TestDir::memory();
+        let (path, board) = (test_dir.path("it.hold"), Board::new(3));
         let hold = Hold::create(&path).unwrap();
         fill(&hold, "held");
         fill(&hold, "other");
@@ -141,8 +131,8 @@ fn a_freeze_next_to_a_stopped_writer_keeps_nobody_else_waiting() {
 
 #[test]
 fn a_freeze_waits_for_a_stopped_writer_as_long_as_it_may() {
-    let ground = Ground::memory();
-    let (path, copy) = (ground.path("it.hold"), ground.path("it.backup"));
+    let test_dir = TestDir::memory();
+    let (path, copy) = (test_dir.path("it.hold"), test_dir.path("it.backup"));
     let hold = Hold::create(&path).unwrap();
     fill(&hold, "held");
     let stopped = stopped_writer(&path, "held");
@@ -169,8 +159,8 @@ fn a_map_that_a_stopped_writer_holds_is_dropped_at_once_and_freed_later() {
             MapOptions::fixed(4, 4),
             MapOptions::cache().max_entries(99).into(),
         ] {
-            let ground = Ground::memory();
-            let path = ground.path("it.hold");
+            let test_dir = TestDir::memory();
+            let path = test_dir.path("it.hold");
             // Without a timeout: what is not needed is not waited for.
             let hold = Hold::create(&path).unwrap();
             let map = hold.maps().open_or_create("held", options.clone()).unwrap();
@@ -215,8 +205,8 @@ fn a_drop_that_had_to_stop_is_finished_by_whoever_comes() {
         ("close", |hold| hold.close().unwrap()),
     ];
     for (what, act) in acts {
-        let (ground, board) = (Ground::memory(), &*Box::leak(Box::new(Board::new(3))));
-        let path = ground.path("it.hold");
+        let (test_dir, board) = (TestDir::memory(), &*Box::leak(Box::new(Board::new(3))));
+        let path = test_dir.path("it.hold");
         let hold = Hold::create(&path).unwrap();
         fill(&hold, "held");
         hold.maps().open_or_create("other", MapOptions::general()).unwrap();
@@ -273,8 +263,8 @@ fn remove(hold: &Hold) {
 fn a_stopped_creation_or_drop_holds_neither_names_nor_the_freeze_lock() {
     for (step, act) in WITHOUT_NAMES {
         for how in [Signal::SIGCONT, Signal::SIGKILL] {
-            let ground = Ground::memory();
-            let path = ground.path("it.hold");
+            let test_dir = TestDir::memory();
+            let path = test_dir.path("it.hold");
             let hold = Hold::create(&path).unwrap();
             fill(&hold, "other");
             if step.starts_with("drop.") {
@@ -293,7 +283,7 @@ fn a_stopped_creation_or_drop_holds_neither_names_nor_the_freeze_lock() {
             assert!(hold.queues().drop("a queue").unwrap());
             drop(hold.freeze().unwrap());
             sound(&hold, step);
-            let (copy, other) = (ground.path("it.backup"), ground.path("restored.hold"));
+            let (copy, other) = (test_dir.path("it.backup"), test_dir.path("restored.hold"));
             hold.backup(&copy).unwrap();
             commonhold::hold::restore(&copy, &other).unwrap();
             whole(&Hold::open(&other).unwrap(), step);
@@ -306,8 +296,8 @@ fn a_stopped_creation_or_drop_holds_neither_names_nor_the_freeze_lock() {
 /// Where memory has to be waited for, names have not.
 #[test]
 fn a_wait_for_memory_keeps_no_name_locked() {
-    let (ground, board) = (Ground::memory(), Board::new(3));
-    let path = ground.path("it.hold");
+    let (test_dir, board) = (TestDir::memory(), Board::new(3));
+    let path = test_dir.path("it.hold");
     let hold = Hold::create(&path).unwrap();
     hold.maps().open_or_create("small", MapOptions::general()).unwrap();
     let stopped = stopped(&path, "grow.locked", 1, |hold| {
@@ -335,8 +325,8 @@ fn a_wait_for_memory_keeps_no_name_locked() {
 /// An error in the middle leaves nothing half made, and no lock.
 #[test]
 fn a_failed_creation_leaves_no_name_locked() {
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
     let hold = Hold::options().max_bytes(2 << 20).create(&path).unwrap();
     let mut made = 0;
     let error = loop {

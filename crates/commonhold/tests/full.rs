@@ -5,10 +5,10 @@
 //! full file system is a small tmpfs in a mount namespace of a child process.
 
 use crate::support::disk::on_small_tmpfs;
-use crate::support::ground::Ground;
 use crate::support::process::{Child, limit_address_space};
 use crate::support::script::read;
 use crate::support::shape::Shape;
+use crate::support::test_dir::TestDir;
 use commonhold::map::{Map, Values};
 use commonhold::{Error, ErrorKind, Hold};
 use nix::sys::resource::{Resource, setrlimit};
@@ -124,8 +124,8 @@ fn a_size_limit_is_met_and_left() {
     for shape in SHAPES {
         let times = if is_in_the_index(shape) { 5 } else { 1 };
         let shares = (0..times).map(|_| {
-            let ground = Ground::memory();
-            let hold = Hold::options().max_bytes(8 << 20).create(ground.path("it.hold")).unwrap();
+            let test_dir = TestDir::memory();
+            let hold = Hold::options().max_bytes(8 << 20).create(test_dir.path("it.hold")).unwrap();
             let share = full_and_back(&hold, shape);
             assert!(hold.stat().unwrap().file_bytes <= 8 << 20);
             share
@@ -137,8 +137,8 @@ fn a_size_limit_is_met_and_left() {
 
 #[test]
 fn deleted_pairs_make_room_for_pairs_of_other_sizes() {
-    let ground = Ground::memory();
-    let hold = Hold::options().max_bytes(8 << 20).create(ground.path("it.hold")).unwrap();
+    let test_dir = TestDir::memory();
+    let hold = Hold::options().max_bytes(8 << 20).create(test_dir.path("it.hold")).unwrap();
     let map = hold.maps().open_or_create("it", Shape::General.options()).unwrap();
     let key = |n: u32| format!("key {n}");
     let full = |size: usize| (0..).find(|n| map.set(key(*n), vec![7; size]).is_err());
@@ -165,16 +165,16 @@ fn deleted_pairs_make_room_for_pairs_of_other_sizes() {
 
 #[test]
 fn a_size_limit_is_met_in_a_file() {
-    let ground = Ground::file();
-    let hold = Hold::options().max_bytes(8 << 20).create(ground.path("it.hold")).unwrap();
+    let test_dir = TestDir::file();
+    let hold = Hold::options().max_bytes(8 << 20).create(test_dir.path("it.hold")).unwrap();
     full_and_back(&hold, Shape::General);
 }
 
 #[test]
 fn a_limit_too_small_for_anything_is_refused_clearly() {
-    let ground = Ground::memory();
+    let test_dir = TestDir::memory();
     for bytes in [0, 1, 4096, 65_536, 131_072, 262_144, 1 << 20] {
-        let path = ground.path(&format!("{bytes}.hold"));
+        let path = test_dir.path(&format!("{bytes}.hold"));
         let made = Hold::options().max_bytes(bytes).create(&path);
         let made = made.and_then(|hold| {
             Ok((hold.maps().open_or_create("it", Shape::General.options())?, hold))
@@ -193,8 +193,8 @@ fn a_limit_too_small_for_anything_is_refused_clearly() {
 #[test]
 fn a_full_tmpfs_is_met_and_left() {
     for shape in SHAPES {
-        let ground = Ground::memory();
-        on_small_tmpfs(8, &ground, |dir| {
+        let test_dir = TestDir::memory();
+        on_small_tmpfs(8, &test_dir, |dir| {
             let hold = Hold::create(dir.join("it.hold")).unwrap();
             full_and_back(&hold, shape);
         });
@@ -204,8 +204,8 @@ fn a_full_tmpfs_is_met_and_left() {
 #[test]
 fn room_taken_by_others_is_no_signal() {
     for shape in SHAPES {
-        let ground = Ground::memory();
-        on_small_tmpfs(16, &ground, |dir| {
+        let test_dir = TestDir::memory();
+        on_small_tmpfs(16, &test_dir, |dir| {
             let hold = Hold::create(dir.join("it.hold")).unwrap();
             let map = hold.maps().open_or_create("it", shape.options()).unwrap();
             let mut stored = Stored::new();
@@ -240,8 +240,8 @@ fn room_taken_by_others_is_no_signal() {
 #[test]
 fn processes_meet_a_full_tmpfs_together() {
     let shape = Shape::General;
-    let ground = Ground::memory();
-    on_small_tmpfs(16, &ground, |dir| {
+    let test_dir = TestDir::memory();
+    on_small_tmpfs(16, &test_dir, |dir| {
         let hold = Hold::create(dir.join("it.hold")).unwrap();
         let map = hold.maps().open_or_create("it", shape.options()).unwrap();
         let writer = |number: u32| {
@@ -269,15 +269,15 @@ fn processes_meet_a_full_tmpfs_together() {
 #[test]
 fn a_limit_on_file_size_is_no_signal() {
     for shape in SHAPES {
-        let ground = Ground::memory();
+        let test_dir = TestDir::memory();
         Child::run("with RLIMIT_FSIZE", || {
             setrlimit(Resource::RLIMIT_FSIZE, 8 << 20, 8 << 20).unwrap();
-            let hold = Hold::create(ground.path("it.hold")).unwrap();
+            let hold = Hold::create(test_dir.path("it.hold")).unwrap();
             full_and_back(&hold, shape);
         })
         .finish();
         // Without the limit the same hold goes on growing.
-        let hold = Hold::open(ground.path("it.hold")).unwrap();
+        let hold = Hold::open(test_dir.path("it.hold")).unwrap();
         let map = hold.maps().open("it").unwrap();
         for id in 0..100 {
             set(&map, shape, 3 << 24 | id, 1).unwrap();
@@ -288,8 +288,8 @@ fn a_limit_on_file_size_is_no_signal() {
 
 #[test]
 fn a_limit_on_address_space_makes_the_hold_smaller() {
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
     Child::run("with RLIMIT_AS", || {
         limit_address_space(192 << 20);
         let hold = Hold::create(&path).unwrap();
@@ -332,7 +332,6 @@ fn shape_key(id: u32) -> Vec<u8> {
 
 /// Whatever the system calls it: no room is `Full`, and what is no lack of room is not.
 #[test]
-#[cfg(feature = "steps")]
 fn a_quota_is_no_room_and_a_broken_disk_is_not() {
     use commonhold::steps::arm_fault;
     let faults = [
@@ -349,11 +348,11 @@ fn a_quota_is_no_room_and_a_broken_disk_is_not() {
         ("os.populate:EIO", ErrorKind::Io),
     ];
     for (fault, kind) in faults {
-        let ground = Ground::file();
+        let test_dir = TestDir::file();
         Child::run(fault, || {
             let arm = |spec: &str| arm_fault(spec).unwrap();
             let always = format!("{fault}:always");
-            let path = ground.path("it.hold");
+            let path = test_dir.path("it.hold");
             arm(&always);
             assert_eq!(Hold::create(&path).unwrap_err().kind(), kind, "creating");
             assert!(!path.exists());

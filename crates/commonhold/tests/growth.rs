@@ -4,10 +4,10 @@
 //! growth and updates; deleting them gives the memory back. Then the bounds on memory: values that grow
 //! byte by byte, values that shrink, and churn.
 
-use crate::support::ground::Ground;
 use crate::support::process::until;
 use crate::support::script::read;
 use crate::support::shape::Shape;
+use crate::support::test_dir::TestDir;
 use crate::support::{Dice, mix};
 use commonhold::Hold;
 use commonhold::map::{Map, MapOptions, Uid};
@@ -16,8 +16,8 @@ const MANY: u32 = 2_000_000;
 
 /// Grows from nothing to [`MANY`] keys and back.
 fn grow(shape: Shape, back_below: impl Fn(u64) -> u64) {
-    let ground = Ground::memory();
-    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
     let map = hold.maps().open_or_create("it", shape.options()).unwrap();
     let empty = hold.stat().unwrap().memory_bytes;
     let mut uids: Vec<(u32, Uid)> = Vec::new();
@@ -104,8 +104,8 @@ fn bound(pairs: u64, stored: u64) -> u64 {
 
 #[test]
 fn values_that_grow_byte_by_byte_stay_within_the_bound() {
-    let ground = Ground::memory();
-    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
     let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
     let (keys, most) = (2000u32, 1500usize);
     let text = vec![b'x'; most];
@@ -126,8 +126,8 @@ fn values_that_grow_byte_by_byte_stay_within_the_bound() {
 
 #[test]
 fn values_that_shrink_leave_no_holes_behind() {
-    let ground = Ground::memory();
-    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
     let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
     let keys = 100_000u32;
     for key in 0..keys {
@@ -146,8 +146,8 @@ fn values_that_shrink_leave_no_holes_behind() {
 
 #[test]
 fn churn_does_not_grow() {
-    let ground = Ground::memory();
-    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
     let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
     let mut dice = Dice::new(11);
     let text = [b'y'; 4000];

@@ -4,8 +4,8 @@
 //! that is often too much: one that did nothing but sleep 80 ms at a time was seen charged with 0.1 to 17 % of a core. So there has
 //! to be a moment in which it is less than a hundredth: one that polls or spins all the time has none.
 
-use crate::support::ground::Ground;
 use crate::support::process::{Board, Child, until};
+use crate::support::test_dir::TestDir;
 use commonhold::Hold;
 use commonhold::channel::{ChannelOptions, Join, Policy};
 use commonhold::log::LogOptions;
@@ -28,8 +28,8 @@ fn ran_ns(pid: i32) -> u64 {
 
 /// Prepares something, then waits for what `wait` waits for, which does not come.
 fn costs_nothing(what: &str, wait: impl FnOnce(&Path, &dyn Fn())) {
-    let ground = Ground::memory();
-    let (path, board) = (ground.path("it.hold"), Board::new(1));
+    let test_dir = TestDir::memory();
+    let (path, board) = (test_dir.path("it.hold"), Board::new(1));
     let idle = Child::run(what, || wait(&path, &|| board.put(0, 1)));
     until("it begins to wait", || board.get(0) == 1 || idle.is_gone());
     until(&format!("the {what} runs for less than a hundredth of a moment"), || {

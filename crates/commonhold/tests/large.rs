@@ -1,8 +1,8 @@
 //! Large values: their readers may be stopped anywhere, their memory goes back and stays back.
 
 use crate::support::disk::on_small_tmpfs;
-use crate::support::ground::Ground;
 use crate::support::process::{Board, Child, until};
+use crate::support::test_dir::TestDir;
 use commonhold::Hold;
 use commonhold::map::{Map, MapOptions};
 use nix::sys::signal::Signal;
@@ -70,8 +70,8 @@ fn stop_a_reader(
 /// MiB were seen.
 #[test]
 fn a_reader_stopped_in_a_copy_brings_no_memory_back() {
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
     let hold = Hold::create(&path).unwrap();
     let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
     for round in 0..3 {
@@ -85,8 +85,8 @@ fn a_reader_stopped_in_a_copy_brings_no_memory_back() {
 /// On a full file system it died of SIGBUS.
 #[test]
 fn a_reader_stopped_in_a_copy_survives_a_full_file_system() {
-    let ground = Ground::memory();
-    on_small_tmpfs(96, &ground, |dir| {
+    let test_dir = TestDir::memory();
+    on_small_tmpfs(96, &test_dir, |dir| {
         let path = dir.join("it.hold");
         let hold = Hold::create(&path).unwrap();
         let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
@@ -103,12 +103,11 @@ fn a_reader_stopped_in_a_copy_survives_a_full_file_system() {
 
 /// A follower once copied what its map had told through the mapping.
 #[test]
-#[cfg(feature = "steps")]
 fn a_follower_stopped_in_a_copy_brings_no_memory_back() {
     use commonhold::steps;
     use commonhold::stream::StreamPosition;
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
     let hold = Hold::create(&path).unwrap();
     let before = memory(&hold);
     let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
@@ -139,8 +138,8 @@ fn a_follower_stopped_in_a_copy_brings_no_memory_back() {
 /// Pages that came back to extents that had been given back already stayed for ever.
 #[test]
 fn memory_that_returns_to_empty_extents_is_given_back_again() {
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
     let hold = Hold::create(&path).unwrap();
     let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
     map.set("small", "value").unwrap();
@@ -165,8 +164,8 @@ fn memory_that_returns_to_empty_extents_is_given_back_again() {
 /// taker.
 #[test]
 fn a_large_value_is_taken_whole_and_once() {
-    let ground = Ground::memory();
-    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
     let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
     const VALUES: u32 = 400;
     let taken = Mutex::new(HashSet::new());

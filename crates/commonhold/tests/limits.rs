@@ -1,7 +1,7 @@
 //! Sizes at every border, what the cache mode forgets, and every refusal by its kind.
 
-use crate::support::ground::Ground;
 use crate::support::process::{Zeros, until};
+use crate::support::test_dir::TestDir;
 use crate::support::{Dice, long};
 use commonhold::map::{Cursor, MapOptions};
 use commonhold::stream::ChangeKind;
@@ -35,8 +35,8 @@ fn used(hold: &Hold) -> u64 {
 #[test]
 fn values_grow_into_the_room_that_was_asked_for() {
     for room in [0u32, 2000, 200_000] {
-        let ground = Ground::memory();
-        let hold = Hold::create(ground.path("it.hold")).unwrap();
+        let test_dir = TestDir::memory();
+        let hold = Hold::create(test_dir.path("it.hold")).unwrap();
         let map = hold.maps().open_or_create("it", MapOptions::general().value_room(room)).unwrap();
         for key in 0..200u32 {
             map.set(key.to_le_bytes(), b"").unwrap();
@@ -79,8 +79,8 @@ fn lengths() -> Vec<usize> {
 
 #[test]
 fn values_of_every_length_come_back() {
-    let ground = Ground::memory();
-    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
     let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
     let mut dice = Dice::new(1);
     let mut all = HashMap::new();
@@ -105,8 +105,8 @@ fn values_of_every_length_come_back() {
 
 #[test]
 fn keys_of_every_length_come_back() {
-    let ground = Ground::memory();
-    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
     let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
     let mut dice = Dice::new(2);
     let keys: Vec<Vec<u8>> = lengths().into_iter().map(|len| bytes(len, &mut dice)).collect();
@@ -128,8 +128,8 @@ fn keys_of_every_length_come_back() {
 
 #[test]
 fn empty_keys_and_values_are_ordinary() {
-    let ground = Ground::memory();
-    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
     for options in [MapOptions::general(), MapOptions::cache().into()] {
         let map = hold.maps().open_or_create(&format!("{options:?}"), options).unwrap();
         assert_eq!(map.get("").unwrap(), None);
@@ -146,8 +146,8 @@ fn empty_keys_and_values_are_ordinary() {
 
 #[test]
 fn a_hundred_mebibytes_in_one_value() {
-    let ground = Ground::memory();
-    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
     let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
     let mut value = vec![7u8; 100 << 20];
     for (i, page) in value.chunks_mut(4096).enumerate() {
@@ -169,8 +169,8 @@ fn a_hundred_mebibytes_in_one_value() {
 
 #[test]
 fn over_four_gibibytes_is_too_large_and_takes_no_memory() {
-    let ground = Ground::memory();
-    let hold = Hold::options().max_bytes(64 << 20).create(ground.path("it.hold")).unwrap();
+    let test_dir = TestDir::memory();
+    let hold = Hold::options().max_bytes(64 << 20).create(test_dir.path("it.hold")).unwrap();
     let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
     map.set("there", "before").unwrap();
     let before = hold.stat().unwrap().memory_bytes;
@@ -189,7 +189,7 @@ fn over_four_gibibytes_is_too_large_and_takes_no_memory() {
     assert_eq!(map.get("there").unwrap().unwrap(), b"before");
     assert_eq!(map.len().unwrap(), 1);
     if long() {
-        let hold = Hold::create(ground.path("large.hold")).unwrap();
+        let hold = Hold::create(test_dir.path("large.hold")).unwrap();
         let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
         map.set(&zeros[..4], &zeros[..(1 << 32) - 1 - 4]).unwrap();
         assert_eq!(map.get(&zeros[..4]).unwrap().unwrap().len(), (1 << 32) - 1 - 4);
@@ -199,8 +199,8 @@ fn over_four_gibibytes_is_too_large_and_takes_no_memory() {
 
 #[test]
 fn fixed_lengths_are_exact() {
-    let ground = Ground::memory();
-    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
     for (k, v) in [(4, 4), (8, 8), (16, 16)] {
         let map = hold.maps().open_or_create(&format!("{k}"), MapOptions::fixed(k, v)).unwrap();
         let (key, value) = (vec![1; k as usize], vec![2; v as usize]);
@@ -217,8 +217,8 @@ fn fixed_lengths_are_exact() {
 #[test]
 fn every_pair_of_four_and_four_bytes_is_legal() {
     // One word per pair: the words that mean "empty" or "filler" must not be lost among them.
-    let ground = Ground::memory();
-    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
     let map = hold.maps().open_or_create("it", MapOptions::fixed(4, 4)).unwrap();
     let mut dice = Dice::new(3);
     let edges = [0u32, 1, 2, 0x7fff_ffff, 0x8000_0000, u32::MAX - 1, u32::MAX];
@@ -243,8 +243,8 @@ fn every_pair_of_four_and_four_bytes_is_legal() {
 
 #[test]
 fn time_to_live_ends() {
-    let ground = Ground::memory();
-    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
     let hour = Duration::from_secs(3600);
     let map = hold.maps().open_or_create("it", MapOptions::cache().ttl(hour)).unwrap();
     map.set("stays", "1").unwrap();
@@ -269,8 +269,8 @@ fn time_to_live_ends() {
 
 #[test]
 fn a_handle_with_a_time_to_live_gives_it_to_all_that_it_stores() {
-    let ground = Ground::memory();
-    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
     let map = hold
         .maps()
         .open_or_create("it", MapOptions::cache().ttl(Duration::from_secs(3600)))
@@ -295,8 +295,8 @@ fn a_handle_with_a_time_to_live_gives_it_to_all_that_it_stores() {
 
 #[test]
 fn expired_pairs_are_removed_and_streamed_on_request() {
-    let ground = Ground::memory();
-    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
     let hour = Duration::from_secs(3600);
     let map = hold.maps().open_or_create("it", MapOptions::cache().ttl(hour)).unwrap();
     hold.maps().begin_stream("it", 4 << 20).unwrap();
@@ -333,15 +333,15 @@ fn expired_pairs_are_removed_and_streamed_on_request() {
     let plain = hold.maps().open_or_create("plain", MapOptions::general()).unwrap();
     assert_eq!(plain.try_expire(&mut cursor, 1).unwrap(), 0);
     assert!(cursor.is_end(), "in other modes there is nothing to do");
-    let view = Hold::options().read_only(true).open(ground.path("it.hold")).unwrap();
+    let view = Hold::options().read_only(true).open(test_dir.path("it.hold")).unwrap();
     refused(view.maps().open("it").unwrap().try_expire(&mut cursor, 1), ErrorKind::ReadOnly);
     used(&hold);
 }
 
 #[test]
 fn a_cache_keeps_its_limits_and_what_is_used() {
-    let ground = Ground::memory();
-    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
     let by_count =
         hold.maps().open_or_create("count", MapOptions::cache().max_entries(1000)).unwrap();
     let by_bytes =
@@ -366,8 +366,8 @@ fn a_cache_keeps_its_limits_and_what_is_used() {
 /// evicted.
 #[test]
 fn occasionally_used_pairs_outlive_unused_ones() {
-    let ground = Ground::memory();
-    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
     let map = hold.maps().open_or_create("it", MapOptions::cache().max_entries(10_000)).unwrap();
     for used in 0..500u64 {
         map.set(used.to_le_bytes(), "used").unwrap();
@@ -386,8 +386,8 @@ fn occasionally_used_pairs_outlive_unused_ones() {
 
 #[test]
 fn a_closed_hold_answers_closed() {
-    let ground = Ground::memory();
-    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
     let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
     map.set("a", "b").unwrap();
     let (other, mut walk) = (hold.clone(), map.iter());
@@ -401,14 +401,14 @@ fn a_closed_hold_answers_closed() {
     refused(other.stat(), ErrorKind::Closed);
     refused(other.check(), ErrorKind::Closed);
     refused(walk.next().expect("an error"), ErrorKind::Closed);
-    let again = Hold::open(ground.path("it.hold")).unwrap().maps().open("it").unwrap();
+    let again = Hold::open(test_dir.path("it.hold")).unwrap().maps().open("it").unwrap();
     assert_eq!(again.get("a").unwrap(), Some(b"b".to_vec()));
 }
 
 #[test]
 fn a_read_only_hold_reads_and_refuses_changes() {
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
     let hold = Hold::create(&path).unwrap();
     let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
     map.set("a", "b").unwrap();
@@ -431,8 +431,8 @@ fn a_read_only_hold_reads_and_refuses_changes() {
 
 #[test]
 fn holds_are_there_or_not() {
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
     refused(Hold::open(&path), ErrorKind::NotFound);
     let hold = Hold::create(&path).unwrap();
     refused(Hold::create(&path), ErrorKind::Exists);
@@ -441,7 +441,7 @@ fn holds_are_there_or_not() {
     hold.close().unwrap();
     commonhold::hold::remove(&path, false).unwrap();
     refused(commonhold::hold::remove(&path, false), ErrorKind::NotFound);
-    refused(Hold::open(ground.path("no/such/directory.hold")), ErrorKind::NotFound);
+    refused(Hold::open(test_dir.path("no/such/directory.hold")), ErrorKind::NotFound);
     for name in ["", "a\0b"] {
         refused(Hold::create(name), ErrorKind::Invalid);
     }
@@ -449,8 +449,8 @@ fn holds_are_there_or_not() {
 
 #[test]
 fn maps_are_there_or_not() {
-    let ground = Ground::memory();
-    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
     refused(hold.maps().open("it"), ErrorKind::NotFound);
     assert!(!hold.maps().drop("it").unwrap());
     let map = hold.maps().open_or_create("it", MapOptions::fixed(4, 4)).unwrap();
@@ -476,8 +476,8 @@ fn maps_are_there_or_not() {
 
 #[test]
 fn an_operation_inside_an_operation_is_refused_or_works() {
-    let ground = Ground::memory();
-    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
     let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
     map.set("a", "1").unwrap();
     // No lock is held while the callback runs: whatever it answers, nothing may hang.

@@ -1,10 +1,8 @@
 //! Lists as values: against a deque, with several processes at once, and under kills at every step of a write.
 
-#![cfg(feature = "steps")]
-
 use crate::support::Dice;
-use crate::support::ground::Ground;
 use crate::support::process::{Board, Child, End};
+use crate::support::test_dir::TestDir;
 use commonhold::map::{List, MapOptions, Text, TypedMap};
 use commonhold::{ErrorKind, Hold, steps};
 use nix::sys::signal::Signal;
@@ -25,8 +23,8 @@ fn lists(path: &Path) -> Lists {
 /// The count and the elements of a value contradict each other: nothing is removed.
 #[test]
 fn a_value_whose_count_is_wrong_is_not_a_list() {
-    let ground = Ground::memory();
-    let lists = lists(&ground.path("it.hold"));
+    let test_dir = TestDir::memory();
+    let lists = lists(&test_dir.path("it.hold"));
     let one = [&1u32.to_le_bytes()[..], b"a", &1u32.to_le_bytes()].concat();
     for (count, elements) in [(1u32, [one.clone(), one.clone()].concat()), (2, one)] {
         let value = [&count.to_le_bytes()[..], &elements].concat();
@@ -56,8 +54,8 @@ fn number(element: &[u8]) -> u64 {
 
 #[test]
 fn a_list_is_a_deque() {
-    let ground = Ground::memory();
-    let lists = lists(&ground.path("it.hold"));
+    let test_dir = TestDir::memory();
+    let lists = lists(&test_dir.path("it.hold"));
     let (mut model, mut dice) = (VecDeque::new(), Dice::new(7));
     for round in 0..3000u64 {
         let wanted = element(round);
@@ -80,7 +78,7 @@ fn a_list_is_a_deque() {
         assert_eq!(lists.pop("key").unwrap(), Some(last));
     }
     assert!(lists.list_len("key").unwrap() == 0 && lists.pop("key").unwrap().is_none());
-    let map = Hold::open(ground.path("it.hold"))
+    let map = Hold::open(test_dir.path("it.hold"))
         .unwrap()
         .maps()
         .open_or_create("lists", MapOptions::general());
@@ -89,8 +87,8 @@ fn a_list_is_a_deque() {
 
 #[test]
 fn a_value_that_is_no_list_is_refused_and_kept() {
-    let ground = Ground::memory();
-    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
     let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
     let lists: Lists = map.typed();
     lists.push("good", "element").unwrap();
@@ -120,8 +118,8 @@ fn a_value_that_is_no_list_is_refused_and_kept() {
 #[test]
 fn processes_share_a_list() {
     const EACH: u64 = 1500;
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
     let all = lists(&path);
     let board = Board::new(4 * EACH as usize + 1);
     let producers = [0, 1].map(|which| {
@@ -159,8 +157,8 @@ fn processes_share_a_list() {
 
 #[test]
 fn a_push_is_whole_or_not_at_all() {
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
     let lists = lists(&path);
     let mut survived = 0;
     for (at, step) in steps::ALL.iter().enumerate() {

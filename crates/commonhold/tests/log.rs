@@ -1,6 +1,6 @@
 //! What a log answers: writing, levels, collecting, dumping, options, errors, front ends.
 
-use crate::support::ground::Ground;
+use crate::support::test_dir::TestDir;
 use commonhold::log::{Collector, Log, LogLevel, LogLine, LogOptions, Overflow, Written};
 use commonhold::map::MapOptions;
 use commonhold::{ErrorKind, Hold, log_line};
@@ -12,11 +12,11 @@ fn small() -> LogOptions {
     LogOptions::new().rings(4).ring_bytes(4096)
 }
 
-fn ground(options: LogOptions) -> (Ground, Hold, Log) {
-    let ground = Ground::memory();
-    let hold = Hold::create(ground.path("it.hold")).unwrap();
+fn test_dir(options: LogOptions) -> (TestDir, Hold, Log) {
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
     let log = hold.logs().open_or_create("it", options).unwrap();
-    (ground, hold, log)
+    (test_dir, hold, log)
 }
 
 fn accepted(log: &Log, text: impl AsRef<[u8]>) {
@@ -43,7 +43,7 @@ fn is_whole(hold: &Hold) {
 
 #[test]
 fn lines_come_out_as_they_went_in() {
-    let (_ground, hold, log) = ground(small().ring_bytes(16 << 10));
+    let (_test_dir, hold, log) = test_dir(small().ring_bytes(16 << 10));
     let all: Vec<Vec<u8>> = (0..80).map(|len| vec![b'a' + len % 26; usize::from(len)]).collect();
     all.iter().for_each(|line| accepted(&log, line));
     let dumped = log.dump().unwrap();
@@ -64,7 +64,7 @@ fn lines_come_out_as_they_went_in() {
 
 #[test]
 fn a_full_ring_drops_and_reports_where() {
-    let (_ground, hold, log) = ground(small());
+    let (_test_dir, hold, log) = test_dir(small());
     let write = |n: u32| log.print(LogLevel::Info, format_args!("line {n:03}")).unwrap();
     let count = (0..).take_while(|n| write(*n) == Written::Accepted).count() as u32;
     assert!((90..=128).contains(&count), "{count} lines of 32 bytes in 4096");
@@ -83,7 +83,7 @@ fn a_full_ring_drops_and_reports_where() {
 
 #[test]
 fn a_ring_may_overwrite_the_oldest_instead() {
-    let (_ground, hold, log) = ground(small().overflow(Overflow::Overwrite));
+    let (_test_dir, hold, log) = test_dir(small().overflow(Overflow::Overwrite));
     for n in 0..10_000u32 {
         accepted(&log, format!("{n} {}", "x".repeat(n as usize % 300)));
     }
@@ -100,7 +100,7 @@ fn a_ring_may_overwrite_the_oldest_instead() {
 
 #[test]
 fn levels_filter_at_the_writer_and_at_the_collector() {
-    let (_ground, hold, log) = ground(small().level(LogLevel::Warn));
+    let (_test_dir, hold, log) = test_dir(small().level(LogLevel::Warn));
     assert_eq!(log.write(LogLevel::Info, "no").unwrap(), Written::Filtered);
     assert_eq!(log.write(LogLevel::Error, "a").unwrap(), Written::Accepted);
     let other = Hold::open(hold.path()).unwrap();
@@ -120,7 +120,7 @@ fn levels_filter_at_the_writer_and_at_the_collector() {
 
 #[test]
 fn one_collects_and_others_get_an_error_that_names_it() {
-    let (_ground, hold, log) = ground(small());
+    let (_test_dir, hold, log) = test_dir(small());
     let other = Hold::open(hold.path()).unwrap().logs().open("it").unwrap();
     let collector = log.collector().unwrap();
     for log in [&log, &other] {
@@ -158,7 +158,7 @@ impl Write for Stubborn {
 
 #[test]
 fn lines_that_cannot_be_written_out_are_not_collected() {
-    let (_ground, _hold, log) = ground(small());
+    let (_test_dir, _hold, log) = test_dir(small());
     (0..50).for_each(|n| accepted(&log, format!("line {n}")));
     let mut collector = log.collector().unwrap();
     let mut out = Stubborn { works: false, got: Vec::new() };
@@ -177,7 +177,7 @@ fn lines_that_cannot_be_written_out_are_not_collected() {
 
 #[test]
 fn the_process_that_froze_the_hold_releases_its_dropped_log() {
-    let (_ground, hold, log) = ground(small());
+    let (_test_dir, hold, log) = test_dir(small());
     accepted(&log, "one");
     let other = Hold::open(hold.path()).unwrap();
     let collector = log.collector().unwrap();
@@ -192,7 +192,7 @@ fn the_process_that_froze_the_hold_releases_its_dropped_log() {
 
 #[test]
 fn young_lines_wait_for_the_hold_back_while_a_thread_is_silent() {
-    let (_ground, _hold, log) = ground(small());
+    let (_test_dir, _hold, log) = test_dir(small());
     let mut collector = log.collector().unwrap().hold_back(Duration::from_secs(1000));
     let mut text = Vec::new();
     let (go, told) = mpsc::channel();
@@ -225,7 +225,7 @@ fn young_lines_wait_for_the_hold_back_while_a_thread_is_silent() {
 
 #[test]
 fn young_lines_need_not_wait_for_anybody_if_nobody_else_has_a_ring() {
-    let (_ground, _hold, log) = ground(small());
+    let (_test_dir, _hold, log) = test_dir(small());
     std::thread::scope(|scope| {
         scope.spawn(|| accepted(&log, "of one that is gone")).join().unwrap();
     });
@@ -239,7 +239,7 @@ fn young_lines_need_not_wait_for_anybody_if_nobody_else_has_a_ring() {
 
 #[test]
 fn threads_have_rings_of_their_own_and_hand_them_back() {
-    let (_ground, hold, log) = ground(small());
+    let (_test_dir, hold, log) = test_dir(small());
     for round in 0..20 {
         std::thread::scope(|scope| {
             for thread in 0..4 {
@@ -264,7 +264,7 @@ fn threads_have_rings_of_their_own_and_hand_them_back() {
 
 #[test]
 fn without_a_free_ring_lines_are_refused_and_counted() {
-    let (_ground, _hold, log) = ground(small().rings(1));
+    let (_test_dir, _hold, log) = test_dir(small().rings(1));
     accepted(&log, "mine");
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -287,7 +287,7 @@ fn a_line_from_the_destructor_of_a_thread_is_taken() {
     thread_local! {
         static LATE: std::cell::RefCell<Option<Late>> = const { std::cell::RefCell::new(None) };
     }
-    let (_ground, hold, log) = ground(small());
+    let (_test_dir, hold, log) = test_dir(small());
     for early in [true, false] {
         let theirs = log.clone();
         let thread = std::thread::spawn(move || {
@@ -309,7 +309,7 @@ fn a_line_from_the_destructor_of_a_thread_is_taken() {
 
 #[test]
 fn handles_come_and_go() {
-    let (_ground, hold, log) = ground(small());
+    let (_test_dir, hold, log) = test_dir(small());
     for n in 0..10 {
         let again = hold.logs().open_or_create("it", small()).unwrap();
         accepted(&again, format!("{n}"));
@@ -326,7 +326,7 @@ fn handles_come_and_go() {
 
 #[test]
 fn names_options_and_lengths_are_checked() {
-    let (_ground, hold, log) = ground(small());
+    let (_test_dir, hold, log) = test_dir(small());
     hold.maps().open_or_create("a map", MapOptions::general()).unwrap();
     let kind = |name: &str, options| hold.logs().open_or_create(name, options).unwrap_err().kind();
     assert_eq!(kind("a map", small()), ErrorKind::Mismatch);
@@ -348,7 +348,7 @@ fn names_options_and_lengths_are_checked() {
 
 #[test]
 fn dropped_and_closed_logs_return_errors() {
-    let (_ground, hold, log) = ground(small());
+    let (_test_dir, hold, log) = test_dir(small());
     accepted(&log, "one");
     let collector = log.collector().unwrap();
     let other = Hold::open(hold.path()).unwrap();
@@ -376,7 +376,7 @@ fn dropped_and_closed_logs_return_errors() {
 
 #[test]
 fn a_read_only_handle_dumps() {
-    let (_ground, hold, log) = ground(small());
+    let (_test_dir, hold, log) = test_dir(small());
     accepted(&log, "one");
     let view = Hold::options().read_only(true).open(hold.path()).unwrap();
     let log = view.logs().open("it").unwrap();
@@ -394,9 +394,9 @@ fn a_read_only_handle_dumps() {
 
 #[test]
 fn a_reader_follows_what_is_written_and_leaves_no_trace() {
-    let (ground, hold, log) = ground(small().overflow(Overflow::Overwrite));
+    let (test_dir, hold, log) = test_dir(small().overflow(Overflow::Overwrite));
     accepted(&log, "one");
-    let looking = Hold::options().read_only(true).open(ground.path("it.hold")).unwrap();
+    let looking = Hold::options().read_only(true).open(test_dir.path("it.hold")).unwrap();
     let mut reader = looking.logs().open("it").unwrap().reader().unwrap();
     assert_eq!(texts(&reader.finish().unwrap()), ["one"]);
     assert_eq!(texts(&reader.finish().unwrap()), [""; 0]);
@@ -419,7 +419,7 @@ fn a_reader_follows_what_is_written_and_leaves_no_trace() {
 #[test]
 fn closing_and_dropping_race_with_writers() {
     for round in 0..40 {
-        let (_ground, hold, log) = ground(small().overflow(Overflow::Overwrite));
+        let (_test_dir, hold, log) = test_dir(small().overflow(Overflow::Overwrite));
         std::thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| while log.write(LogLevel::Info, "a line").is_ok() {});
@@ -441,7 +441,7 @@ fn closing_and_dropping_race_with_writers() {
 #[test]
 fn the_crate_log_writes_lines() {
     use log::Log as _;
-    let (_ground, _hold, events) = ground(small());
+    let (_test_dir, _hold, events) = test_dir(small());
     let facade = commonhold::log::LogFacade::new(events.clone());
     for level in [log::Level::Warn, log::Level::Debug] {
         let text = format_args!("a {} b", 5);
@@ -456,7 +456,7 @@ fn the_crate_log_writes_lines() {
 #[test]
 fn the_crate_tracing_writes_lines() {
     use tracing_subscriber::layer::SubscriberExt;
-    let (_ground, _hold, events) = ground(small());
+    let (_test_dir, _hold, events) = test_dir(small());
     let layer = commonhold::log::LogLayer::new(events.clone());
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         tracing::warn!(target: "shop", count = 5, name = "pear", "a {}", "b");
@@ -466,4 +466,26 @@ fn the_crate_tracing_writes_lines() {
     let lines = events.dump().unwrap();
     assert_eq!(texts(&lines), ["shop: a b count=5 name=\"pear\"", "shop: only=true"]);
     assert_eq!(lines[1].level, Some(LogLevel::Warn));
+}
+
+/// In a program that has closed its standard error, the hold may have got that descriptor. A line
+/// for standard error must not be written over the hold.
+#[test]
+fn a_direct_line_never_damages_a_hold() {
+    use crate::support::process::Child;
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
+    Hold::create(&path).unwrap().logs().create("it", small()).unwrap();
+    Child::run("writes a direct line", || {
+        nix::unistd::close(2).unwrap();
+        let hold = Hold::open(&path).unwrap();
+        let opened = std::fs::read_link("/proc/self/fd/2").unwrap();
+        assert_eq!(opened, path);
+        let log = hold.logs().open_or_create("it", small().direct(true)).unwrap();
+        accepted(&log, "for standard error");
+    })
+    .finish();
+    let hold = Hold::open(&path).unwrap();
+    is_whole(&hold);
+    assert_eq!(texts(&hold.logs().open("it").unwrap().dump().unwrap()), ["for standard error"]);
 }

@@ -2,11 +2,10 @@
 //!
 //! What was accepted is there, half a line never is; a collector's successor loses nothing and repeats one round at most;
 //! whoever is stopped holds up nobody.
-#![cfg(feature = "steps")]
 
-use crate::support::ground::Ground;
 use crate::support::process::{Board, Child, End, until};
-use crate::support::{Dice, long, mix};
+use crate::support::test_dir::TestDir;
+use crate::support::{Dice, long, mix, whole};
 use commonhold::log::{
     Collector, Log, LogLevel, LogOptions, Overflow, RotatedFile, Round, Written,
 };
@@ -38,14 +37,6 @@ fn open(path: &Path) -> (Hold, Log) {
     let hold = Hold::open_or_create(path).unwrap();
     let log = hold.logs().open_or_create("it", options()).unwrap();
     (hold, log)
-}
-
-#[track_caller]
-fn whole(hold: &Hold, what: &str) {
-    hold.sweep().unwrap();
-    let report = hold.check().unwrap();
-    assert!(report.ok, "{what}: {:?}", report.problems);
-    assert_eq!(report.allocated, report.reachable, "{what}: {report:?}");
 }
 
 /// Numbers of each writer in a dump; none is missing between the first and the last.
@@ -84,9 +75,9 @@ fn write_and_leave(path: &Path, first: u64, lines: u64, board: &Board) {
 
 /// Steps of logs that a run passes.
 fn passed(work: impl FnOnce(&Path)) -> Vec<&'static str> {
-    let ground = Ground::memory();
+    let test_dir = TestDir::memory();
     let board: &'static Board = Box::leak(Box::new(Board::new(steps::ALL.len())));
-    let path = ground.path("it.hold");
+    let path = test_dir.path("it.hold");
     drop(open(&path));
     Child::run("observed", || {
         steps::observe(|step| {
@@ -168,7 +159,7 @@ fn crowd(path: &Path) {
     hold.close().unwrap();
 }
 
-/// What a thread is told that writes while so many others have rings.
+/// The result of a thread that writes while `others` other threads have rings.
 fn behind(log: &Log, others: u32) -> Written {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| match others {
@@ -188,7 +179,7 @@ fn every_step_of_logs_is_passed() {
     let collectors = collector_steps(collect_to_files);
     for step in steps::ALL.iter().filter(|s| s.starts_with("log.") || s.starts_with("collect.")) {
         // These only after a death: `recoverers_are_killed`, `successors_are_killed_as_they_take_back`.
-        let later = ["log.handed-back", "collect.emptied", "collect.taken-back"].contains(step);
+        let later = ["log.ring-released", "collect.emptied", "collect.truncated"].contains(step);
         assert!(
             later || writers.contains(step) || collectors.contains(step),
             "nobody passes {step}"
@@ -198,8 +189,8 @@ fn every_step_of_logs_is_passed() {
 
 #[test]
 fn writers_are_killed_at_every_step() {
-    let ground = Ground::memory();
-    let (path, board) = (ground.path("it.hold"), Board::new(16));
+    let test_dir = TestDir::memory();
+    let (path, board) = (test_dir.path("it.hold"), Board::new(16));
     let (hold, log) = open(&path);
     let (mut kills, mut own) = (0, 0);
     let mut first = 16;
@@ -235,8 +226,8 @@ fn writers_are_killed_at_every_step() {
 
 #[test]
 fn a_refused_writer_is_killed() {
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
     let (hold, log) = open(&path);
     assert!(kill_at("log.refused", 1, || crowd(&path)));
     // What the dead one had is free again, asked for or not.
@@ -261,10 +252,9 @@ fn collectors_of_files_are_killed_at_every_step() {
 
 #[test]
 fn successors_are_killed_as_they_take_back() {
-    for (step, time) in [("collect.emptied", 1), ("collect.emptied", 2), ("collect.taken-back", 1)]
-    {
-        let ground = Ground::memory();
-        let (path, out) = (ground.path("it.hold"), ground.path("out"));
+    for (step, time) in [("collect.emptied", 1), ("collect.emptied", 2), ("collect.truncated", 1)] {
+        let test_dir = TestDir::memory();
+        let (path, out) = (test_dir.path("it.hold"), test_dir.path("out"));
         let (hold, log) = open(&path);
         write_and_leave(&path, 16, 60, &Board::new(16));
         for (step, time) in [("collect.written", 1), (step, time)] {
@@ -277,7 +267,7 @@ fn successors_are_killed_as_they_take_back() {
     }
 }
 
-/// How many lines are there twice; of each writer so many must be there.
+/// The number of lines that are there twice. Every line of each writer must be there.
 #[track_caller]
 fn repeated(out: &Path, writers: &[(u64, u64)], what: &str) -> usize {
     let text = all_text(out);
@@ -299,14 +289,15 @@ fn repeated(out: &Path, writers: &[(u64, u64)], what: &str) -> usize {
     repeated
 }
 
-/// Kills collectors; their successors repeat so many lines after the first passage of a step, none after others.
+/// Kills collectors. A successor repeats as many lines as `repeats` returns for the step, and only
+/// after the first passage of it.
 fn kill_collectors(collect: fn(&Path, &Path), repeats: &dyn Fn(&str) -> usize) {
     let steps = collector_steps(collect);
     assert!(steps.len() >= 7, "{steps:?}");
     for step in steps {
         for time in 1..=3 {
-            let ground = Ground::memory();
-            let (path, out) = (ground.path("it.hold"), ground.path("out"));
+            let test_dir = TestDir::memory();
+            let (path, out) = (test_dir.path("it.hold"), test_dir.path("out"));
             let (hold, log) = open(&path);
             write_and_leave(&path, 16, 60, &Board::new(16));
             let killed = kill_at(step, time, || collect(&path, &out));
@@ -332,9 +323,9 @@ fn recoverers_are_killed() {
     let mut kills = Vec::new();
     let victims = ["log.copied", "log.committed", "collect.written"];
     for step in victims {
-        for recovering in all.iter().chain(&["log.handed-back"]) {
-            let ground = Ground::memory();
-            let (path, board) = (ground.path("it.hold"), Board::new(16));
+        for recovering in all.iter().chain(&["log.ring-released"]) {
+            let test_dir = TestDir::memory();
+            let (path, board) = (test_dir.path("it.hold"), Board::new(16));
             drop(open(&path));
             let killed = kill_at(step, 1, || {
                 let (hold, log) = open(&path);
@@ -363,7 +354,8 @@ fn recoverers_are_killed() {
         }
     }
     for step in victims {
-        for passed in ["recover.begun", "log.handed-back", "recover.forgotten", "recover.finished"]
+        for passed in
+            ["recover.begun", "log.ring-released", "recover.forgotten", "recover.finished"]
         {
             assert!(kills.contains(&(step, passed)), "{step}: no recoverer died at {passed}");
         }
@@ -373,8 +365,8 @@ fn recoverers_are_killed() {
 #[test]
 fn a_writer_stopped_in_a_line_holds_up_nobody() {
     for step in ["log.claimed", "log.copied", "log.committed", "log.made-room", "log.returned"] {
-        let ground = Ground::memory();
-        let path = ground.path("it.hold");
+        let test_dir = TestDir::memory();
+        let path = test_dir.path("it.hold");
         let (hold, log) = open(&path);
         // So few that none is overwritten, but where it is that which is looked at.
         let lines = if step == "log.made-room" { LINES } else { 60 };
@@ -420,8 +412,8 @@ fn a_writer_stopped_in_a_line_holds_up_nobody() {
 
 #[test]
 fn writers_are_killed_at_random() {
-    let ground = Ground::memory();
-    let (path, board) = (ground.path("it.hold"), Board::new(16));
+    let test_dir = TestDir::memory();
+    let (path, board) = (test_dir.path("it.hold"), Board::new(16));
     let hold = Hold::create(&path).unwrap();
     let options = LogOptions::new().rings(6).ring_bytes(64 << 10);
     let log = hold.logs().open_or_create("it", options).unwrap();

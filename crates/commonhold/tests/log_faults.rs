@@ -1,9 +1,9 @@
-//! What a log does when something goes wrong around it: a thread that ends beside one that begins,
+//! What a log does when something goes wrong around it: a thread that ends while another begins,
 //! an output or a format that fails in the middle of a round.
 
-use crate::support::ground::Ground;
 use crate::support::process::{Child, End};
 use crate::support::refused;
+use crate::support::test_dir::TestDir;
 use commonhold::hold::Freeze;
 use commonhold::log::{Log, LogLevel, LogLine, LogOptions, RotatedFile, Written};
 use commonhold::{ErrorKind, Hold};
@@ -26,15 +26,14 @@ fn wait_for(flag: &AtomicBool) {
 }
 
 #[test]
-#[cfg(feature = "steps")]
 fn a_thread_that_ends_leaves_the_next_tenants_guard_alone() {
     static RETURNED: AtomicBool = AtomicBool::new(false);
     static COPIED: AtomicU32 = AtomicU32::new(0);
     static WRITING: AtomicBool = AtomicBool::new(false);
     static MARKED: AtomicBool = AtomicBool::new(false);
     static GONE: AtomicBool = AtomicBool::new(false);
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
     Child::run("process", || {
         let hold = Hold::create(&path).unwrap();
         // One ring: the second thread gets the one that the first hands back.
@@ -128,8 +127,8 @@ fn is_complete(text: &[u8]) {
 
 #[test]
 fn a_format_that_panics_loses_no_line() {
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
     Child::run("collector", || {
         let (_, log) = filled(&path);
         let mut calls = 0;
@@ -149,8 +148,8 @@ fn a_format_that_panics_loses_no_line() {
 
 #[test]
 fn an_error_in_the_middle_of_a_round_loses_no_line() {
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
     Child::run("collector", || {
         let (hold, log) = filled(&path);
         let mut calls = 0;
@@ -172,10 +171,9 @@ fn an_error_in_the_middle_of_a_round_loses_no_line() {
 }
 
 #[test]
-#[cfg(feature = "steps")]
 fn a_round_that_was_written_and_not_marked_is_marked_before_the_next() {
-    let ground = Ground::memory();
-    let (path, out) = (ground.path("it.hold"), ground.path("it.log"));
+    let test_dir = TestDir::memory();
+    let (path, out) = (test_dir.path("it.hold"), test_dir.path("it.log"));
     let mut child = Child::run("collector", || {
         let (hold, log) = filled(&path);
         let mut file = RotatedFile::open(&out, 1 << 20, 1).unwrap();
@@ -204,10 +202,9 @@ fn a_round_that_was_written_and_not_marked_is_marked_before_the_next() {
 }
 
 #[test]
-#[cfg(feature = "steps")]
 fn a_file_that_could_not_be_begun_again_is_begun_the_next_time() {
-    let ground = Ground::memory();
-    let (path, out) = (ground.path("it.hold"), ground.path("it.log"));
+    let test_dir = TestDir::memory();
+    let (path, out) = (test_dir.path("it.hold"), test_dir.path("it.log"));
     for keep in [0, 2] {
         Child::run("collector", || {
             let _ = std::fs::remove_file(&path);
@@ -226,12 +223,11 @@ fn a_file_that_could_not_be_begun_again_is_begun_the_next_time() {
 
 /// The old file is gone by then: what went there would be lost.
 #[test]
-#[cfg(feature = "steps")]
 fn nothing_is_written_to_a_file_that_was_rotated_away() {
     use std::io::Write;
     for keep in [0, 2] {
-        let ground = Ground::memory();
-        let path = ground.path("a.log");
+        let test_dir = TestDir::memory();
+        let path = test_dir.path("a.log");
         let mut rotating = Child::run(format!("rotating, keeping {keep}"), || {
             let mut file = RotatedFile::open(&path, 10, keep).unwrap();
             file.write_all(b"first\n").unwrap();
@@ -244,19 +240,18 @@ fn nothing_is_written_to_a_file_that_was_rotated_away() {
         });
         assert_eq!(rotating.wait(), End::Well);
         // It was put away once: a second time would have moved it on.
-        let kept = std::fs::read_to_string(ground.path("a.log.1")).ok();
+        let kept = std::fs::read_to_string(test_dir.path("a.log.1")).ok();
         assert_eq!(kept.as_deref(), (keep > 0).then_some("first\n"));
     }
 }
 
 /// The old file is still there, and full.
 #[test]
-#[cfg(feature = "steps")]
 fn a_file_that_could_not_be_put_away_is_put_away_the_next_time() {
     use std::io::Write;
     for (keep, fault) in [(0, "rotate.remove:EIO:once"), (2, "rotate.rename:EIO:once")] {
-        let ground = Ground::memory();
-        let path = ground.path("a.log");
+        let test_dir = TestDir::memory();
+        let path = test_dir.path("a.log");
         let mut rotating = Child::run(fault, || {
             let mut file = RotatedFile::open(&path, 10, keep).unwrap();
             file.write_all(b"first\n").unwrap();
@@ -273,10 +268,9 @@ fn a_file_that_could_not_be_put_away_is_put_away_the_next_time() {
 /// What a collector has left that was killed in the middle of a round is taken back, also by a
 /// round of which nothing is written.
 #[test]
-#[cfg(feature = "steps")]
 fn a_round_without_text_takes_back_what_was_left() {
-    let ground = Ground::memory();
-    let (path, out) = (ground.path("it.hold"), ground.path("it.log"));
+    let test_dir = TestDir::memory();
+    let (path, out) = (test_dir.path("it.hold"), test_dir.path("it.log"));
     let mut killed = Child::run("collector", || {
         let (_, log) = filled(&path);
         let mut file = RotatedFile::open(&out, 1 << 20, 1).unwrap();
@@ -296,12 +290,11 @@ fn a_round_without_text_takes_back_what_was_left() {
 /// A file that has moved already is not moved again, and none is lost, by what comes after an
 /// error.
 #[test]
-#[cfg(feature = "steps")]
 fn a_rotation_that_failed_is_continued() {
     use std::io::Write;
     for fails_at in 1..=3 {
-        let ground = Ground::memory();
-        let path = ground.path("a.log");
+        let test_dir = TestDir::memory();
+        let path = test_dir.path("a.log");
         Child::run(format!("rotating, failing at {fails_at}"), || {
             let mut file = RotatedFile::open(&path, 2, 3).unwrap();
             (1..=4).for_each(|n| writeln!(file, "{n}").unwrap());
@@ -309,7 +302,7 @@ fn a_rotation_that_failed_is_continued() {
             let error = file.write_all(b"5\n").unwrap_err();
             assert_eq!(error.raw_os_error(), Some(libc::EIO));
             file.write_all(b"5\n").unwrap();
-            let name = |age| ground.path(&format!("a.log.{age}"));
+            let name = |age| test_dir.path(&format!("a.log.{age}"));
             let older = [3, 2, 1].map(|age| std::fs::read_to_string(name(age)).unwrap());
             assert_eq!(older.concat() + &std::fs::read_to_string(&path).unwrap(), "2\n3\n4\n5\n");
         })
@@ -319,10 +312,9 @@ fn a_rotation_that_failed_is_continued() {
 
 /// A child that uses the log takes part itself, and yet is not the one who collects it.
 #[test]
-#[cfg(feature = "steps")]
 fn a_forked_child_leaves_collecting_to_its_parent() {
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
     Child::run("collector", || {
         let (hold, log) = filled(&path);
         let mut collector = Some(log.collector().unwrap());

@@ -6,8 +6,8 @@
 //! Unsafe to install a signal handler that does what a log promises to allow in one.
 #![allow(unsafe_code)]
 
-use crate::support::ground::Ground;
 use crate::support::process::{Board, Child, End, PATIENCE, until};
+use crate::support::test_dir::TestDir;
 use crate::support::{Dice, long, mix};
 use commonhold::log::{Log, LogLevel, LogLine, LogOptions, Overflow, RotatedFile, Written};
 use commonhold::{ErrorKind, Hold};
@@ -94,8 +94,8 @@ const WRITERS: u64 = 3;
 const THREADS: u64 = 2;
 
 fn many_writers(options: LogOptions, count: u64) {
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
     let hold = Hold::create(&path).unwrap();
     let log = hold.logs().open_or_create("it", options.clone()).unwrap();
     let board = Board::new(20);
@@ -176,8 +176,8 @@ fn many_write_and_one_collects_what_is_not_overwritten() {
 
 #[test]
 fn dumps_of_rings_that_are_written() {
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
     let hold = Hold::create(&path).unwrap();
     let options = LogOptions::new().rings(4).ring_bytes(4 << 10).overflow(Overflow::Overwrite);
     let log = hold.logs().open_or_create("it", options).unwrap();
@@ -216,8 +216,8 @@ fn dumps_of_rings_that_are_written() {
 
 #[test]
 fn four_writers_and_a_rotated_file() {
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
     let hold = Hold::create(&path).unwrap();
     let log =
         hold.logs().open_or_create("it", LogOptions::new().rings(8).ring_bytes(4 << 20)).unwrap();
@@ -232,7 +232,7 @@ fn four_writers_and_a_rotated_file() {
             })
         })
         .collect();
-    let file = ground.path("it.log");
+    let file = test_dir.path("it.log");
     let mut out = RotatedFile::open(&file, 100_000, 1000).unwrap();
     let mut collector = log.collector().unwrap().format(|line, out| {
         if line.level.is_some() {
@@ -242,7 +242,7 @@ fn four_writers_and_a_rotated_file() {
     collector.run(&mut out, || writers.iter().all(Child::is_gone)).unwrap();
     writers.into_iter().for_each(Child::finish);
     let name =
-        |age: u32| if age == 0 { file.clone() } else { ground.path(&format!("it.log.{age}")) };
+        |age: u32| if age == 0 { file.clone() } else { test_dir.path(&format!("it.log.{age}")) };
     let oldest = (1..).take_while(|age| name(*age).exists()).last().unwrap();
     let mut next = [0; 4];
     for age in (0..=oldest).rev() {
@@ -260,8 +260,8 @@ fn four_writers_and_a_rotated_file() {
 
 #[test]
 fn forked_children_have_rings_of_their_own() {
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
     let board = Board::new(10);
     Child::run("parent", || {
         let hold = Hold::create(&path).unwrap();
@@ -325,8 +325,8 @@ extern "C" fn on_signal(_: i32) {
 
 #[test]
 fn signal_handlers_write_in_the_middle_of_lines() {
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
     Child::run("signalled", || {
         let hold = Hold::create(&path).unwrap();
         let options = LogOptions::new().rings(8).ring_bytes(16 << 20);
@@ -337,7 +337,6 @@ fn signal_handlers_write_in_the_middle_of_lines() {
             SigAction::new(SigHandler::Handler(on_signal), SaFlags::SA_RESTART, SigSet::empty());
         // SAFETY: the handler writes a line, and formats on the stack.
         unsafe { sigaction(Signal::SIGUSR1, &action) }.unwrap();
-        #[cfg(feature = "steps")]
         commonhold::steps::observe(|step| {
             // In the very middle, now and then; not of the handler's own line.
             static INSIDE: AtomicBool = AtomicBool::new(false);
@@ -395,9 +394,9 @@ fn signal_handlers_write_in_the_middle_of_lines() {
 
 #[test]
 fn lines_go_straight_to_standard_error_while_nobody_collects() {
-    let ground = Ground::memory();
-    let file = ground.path("stderr");
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::memory();
+    let file = test_dir.path("stderr");
+    let path = test_dir.path("it.hold");
     Child::run("direct", || {
         let out = std::fs::File::create(&file).unwrap();
         // SAFETY: the child's own descriptors.
@@ -466,11 +465,11 @@ fn use_it(path: &Path) {
 
 #[test]
 fn damaged_logs_never_panic_or_hang() {
-    let ground = Ground::memory();
+    let test_dir = TestDir::memory();
     let mut found = 0;
     for overflow in [Overflow::Drop, Overflow::Overwrite] {
-        let (whole, block) = sample(&ground.path(&format!("{overflow:?}.hold")), overflow);
-        let (board, path) = (Board::new(2), ground.path(&format!("{overflow:?}-mutant.hold")));
+        let (whole, block) = sample(&test_dir.path(&format!("{overflow:?}.hold")), overflow);
+        let (board, path) = (Board::new(2), test_dir.path(&format!("{overflow:?}-mutant.hold")));
         let mutants = if long() { 20_000 } else { 600 };
         let mut child = Child::run("damaged", || {
             let mut dice = Dice::new(5);
@@ -506,8 +505,8 @@ fn damaged_logs_never_panic_or_hang() {
 
 #[test]
 fn an_idle_collector_sleeps() {
-    let ground = Ground::memory();
-    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
     let log =
         hold.logs().open_or_create("it", LogOptions::new().rings(2).ring_bytes(4096)).unwrap();
     let mut collector = log.collector().unwrap();

@@ -4,11 +4,10 @@
 //! The one that is stopped goes on only when the third has ended, so a call that waits for it
 //! without limit hangs, and its process is killed as hanging. Some pairs of steps, chosen by a seed
 //! (`COMMONHOLD_SEED`); with `COMMONHOLD_LONG=1` all.
-#![cfg(feature = "steps")]
 
-use crate::support::ground::Ground;
 use crate::support::process::{Board, Child, End};
 use crate::support::standstill::in_time;
+use crate::support::test_dir::TestDir;
 use crate::support::{Dice, long};
 use commonhold::channel::{ChannelOptions, Join, Policy};
 use commonhold::log::{LogLevel, LogOptions};
@@ -195,8 +194,8 @@ const LOG: Kind = Kind {
 impl Kind {
     /// The steps that its work passes, of its own.
     fn steps(&self) -> Vec<&'static str> {
-        let ground = Ground::memory();
-        let path = ground.path("it.hold");
+        let test_dir = TestDir::memory();
+        let path = test_dir.path("it.hold");
         (self.make)(&Hold::create(&path).unwrap());
         // For the steps of recovery.
         self.kill("pull.held", &path);
@@ -227,10 +226,10 @@ impl Kind {
 
     /// One is killed at `first`, one stopped at `second`, a third does everything.
     fn meet(&self, first: &str, second: &str) {
-        let ground = Ground::memory();
-        let path = ground.path("it.hold");
+        let test_dir = TestDir::memory();
+        let path = test_dir.path("it.hold");
         (self.make)(&Hold::create(&path).unwrap());
-        // A handle that was open before: the third opens another one besides.
+        // A handle that was open before: the third opens another one, too.
         self.kill(first, &path);
         let mut stopped = Child::run(format!("stopped at {second}, behind {first}"), || {
             let hold = Hold::open(&path).unwrap();

@@ -3,9 +3,9 @@
 //! Random sequences of operations (proptest shrinks what fails) answer as the model says, in every mode,
 //! through two handles in turn; what is iterated at the end is the model, and the hold is whole.
 
-use crate::support::ground::Ground;
 use crate::support::script::{Model, Op, read};
 use crate::support::shape::{COUNTER, Shape};
+use crate::support::test_dir::TestDir;
 use crate::support::{Dice, long};
 use commonhold::Hold;
 use commonhold::map::Map;
@@ -51,8 +51,8 @@ fn agree(shape: Shape, keys: u32, len: usize, cases: u32) {
         ..ProptestConfig::default()
     };
     proptest!(config, |(script in prop::collection::vec(operation(shape, keys), 1..len))| {
-        let ground = Ground::memory();
-        let holds = [0, 1].map(|_| Hold::open_or_create(ground.path("it.hold")).unwrap());
+        let test_dir = TestDir::memory();
+        let holds = [0, 1].map(|_| Hold::open_or_create(test_dir.path("it.hold")).unwrap());
         let maps = [0, 1].map(|i: usize| holds[i].maps().open_or_create("it", shape.options()).unwrap());
         let mut model = Model::new();
         for (i, op) in script.iter().enumerate() {
@@ -84,6 +84,8 @@ fn same(map: &Map, shape: Shape, model: &Model) {
 fn general_maps_agree_with_the_model() {
     agree(Shape::General, 40, 400, 60);
     agree(Shape::General, 2000, 3000, 8);
+    agree(Shape::Short, 40, 400, 60);
+    agree(Shape::Short, 2000, 3000, 8);
 }
 
 #[test]
@@ -110,8 +112,8 @@ fn agree_at_large(shape: Shape) {
     const IDS: u64 = 1 << 21;
     const GROWING: u64 = 1_600_000;
     const SHRINKING: u64 = 400_000;
-    let ground = Ground::memory();
-    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
     let map = hold.maps().open_or_create("it", shape.options()).unwrap();
     let (mut model, mut dice, mut most) = (Model::new(), Dice::new(11), 0);
     for turn in 0..GROWING + SHRINKING {

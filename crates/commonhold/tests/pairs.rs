@@ -9,15 +9,14 @@
 //! `./test` draws some pairs of steps, with `COMMONHOLD_LONG=1` each step meets each other.
 //! `COMMONHOLD_SEED` draws those of an earlier run, `COMMONHOLD_PAIRS` says how many are drawn, and
 //! `COMMONHOLD_PAIR` runs one, as its failure names it.
-#![cfg(feature = "steps")]
 
 use crate::support::calls::{self, Third};
-use crate::support::company::{SECOND, VICTIM, whole};
+use crate::support::company::{SECOND, VICTIM};
 use crate::support::errands::ERRANDS;
-use crate::support::ground::Ground;
 use crate::support::process::{Board, Child, End, pause};
 use crate::support::scenario::{self, Scenario, word};
-use crate::support::{Dice, cases, long};
+use crate::support::test_dir::TestDir;
+use crate::support::{Dice, cases, long, whole};
 use commonhold::{Hold, steps};
 use nix::sys::signal::Signal;
 use std::collections::BTreeMap;
@@ -39,7 +38,7 @@ const HANGS: Duration = Duration::from_secs(30);
 /// In this time the second of the two comes to its step, or waits for the first.
 const MEANWHILE: Duration = Duration::from_millis(300);
 
-/// A step on the way of a scenario, passed for so many times.
+/// A step on the way of a scenario, and which passage of it counts.
 #[derive(Clone, Copy)]
 struct Place {
     scenario: Scenario,
@@ -113,14 +112,17 @@ fn is_of_recovery(step: &str) -> bool {
 
 /// Steps at which one may have what belongs to the hold as a whole, or be settling one who had.
 fn may_have_all(step: &str) -> bool {
-    const AREAS: [&str; 11] = [
+    const AREAS: [&str; 14] = [
         "create.",
         "drop.",
         "block.",
         "free.",
+        "run.",
         "shadow.",
         "stream.frozen",
         "stream.linked",
+        "stream.renumbered",
+        "stream.ended",
         "stream.begun",
         "freeze.",
         "grow.",
@@ -186,8 +188,8 @@ impl Atlas {
     }
 }
 
-/// In the map `own`, if it is of another mode.
-fn beside(place: &Place, other: &Scenario, own: &'static str) -> Place {
+/// The place in the map of `other`, or in the map `own` if its mode is another.
+fn in_shared_map(place: &Place, other: &Scenario, own: &'static str) -> Place {
     let map = if place.scenario.shape == other.shape { other.map } else { own };
     Place { scenario: place.scenario.on(map), ..*place }
 }
@@ -250,14 +252,14 @@ impl Role {
 }
 
 fn meet(pair: &Pair) {
-    let (ground, board) = (Ground::memory(), Board::new(NOTES + Third::room()));
-    let path = ground.path("it.hold");
+    let (test_dir, board) = (TestDir::memory(), Board::new(NOTES + Third::room()));
+    let path = test_dir.path("it.hold");
     let meeting = Meeting { path: &path, board: &board, what: pair.name() };
     let first = &pair.dead.scenario;
     let dead = Role { what: "dead", place: pair.dead, actor: VICTIM, at: word::VICTIM };
-    let still = beside(&pair.still, first, "of the still one");
+    let still = in_shared_map(&pair.still, first, "of the still one");
     let still = Role { what: "still", place: still, actor: SECOND, at: word::SECOND };
-    let before = pair.before.map(|place| beside(&place, first, "before"));
+    let before = pair.before.map(|place| in_shared_map(&place, first, "before"));
     let before = before.map(|place| Role { what: "before", place, actor: BEFORE, at: BEFORE_AT });
     let roles = || [Some(&dead), Some(&still), before.as_ref()].into_iter().flatten();
     roles().for_each(|role| role.place.scenario.prepare(&path));

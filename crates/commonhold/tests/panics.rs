@@ -7,14 +7,13 @@
 //!
 //! `./test` draws some cases; `COMMONHOLD_LONG=1` runs all. `COMMONHOLD_SEED` draws those of an
 //! earlier run, `COMMONHOLD_PANIC_CASE` runs one, as its failure names it.
-#![cfg(feature = "steps")]
 
-use crate::support::company::{SECOND, VICTIM, accompany, whole};
+use crate::support::company::{SECOND, VICTIM, accompany};
 use crate::support::errands::ERRANDS;
-use crate::support::ground::Ground;
 use crate::support::process::{Board, Child, End, until};
 use crate::support::scenario::{self, Scenario, word};
-use crate::support::{Dice, cases, long, script, uncertain};
+use crate::support::test_dir::TestDir;
+use crate::support::{Dice, cases, long, script, uncertain, whole};
 use commonhold::map::Map;
 use commonhold::{Error, ErrorKind, Hold, Result, steps};
 use nix::sys::signal::Signal;
@@ -56,8 +55,8 @@ fn scenarios() -> impl Iterator<Item = Scenario> {
 
 /// The steps that a scenario passes when nothing disturbs it, and how often.
 fn passes(scenario: &Scenario) -> Vec<(&'static str, u64)> {
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
     let (passed, board) = (Board::new(steps::ALL.len()), Board::new(BOARD));
     let passed: &Board = Box::leak(Box::new(passed));
     scenario.prepare(&path);
@@ -129,12 +128,12 @@ fn verify(scenario: &Scenario, hold: &Hold, actor: u32, board: &Board, when: &st
 
 /// A victim that panics, and its companion.
 fn panic_and_go_on(case: &Case) {
-    let (ground, board, what) = (Ground::memory(), Board::new(BOARD), case.name());
-    let (path, scenario) = (ground.path("it.hold"), &case.scenario);
+    let (test_dir, board, what) = (TestDir::memory(), Board::new(BOARD), case.name());
+    let (path, scenario) = (test_dir.path("it.hold"), &case.scenario);
     scenario.prepare(&path);
     let companion = Child::run(format!("companion; {what}"), || {
-        let beside = |hold: &Hold, when: &str| verify(scenario, hold, VICTIM, &board, when);
-        accompany(&path, scenario, &board, beside);
+        let verified = |hold: &Hold, when: &str| verify(scenario, hold, VICTIM, &board, when);
+        accompany(&path, scenario, &board, verified);
     });
     let mut victim = Child::run(format!("victim; {what}"), || {
         if scenario.script(VICTIM).is_none() {
@@ -233,8 +232,9 @@ impl Chain {
 static MISSED: AtomicU32 = AtomicU32::new(0);
 
 fn kill_and_panic(chain: &Chain) {
-    let (ground, board, what) = (Ground::memory(), Board::new(BOARD), chain.name());
-    let (path, scenario, next) = (ground.path("it.hold"), &chain.victim, &chain.recoverer.scenario);
+    let (test_dir, board, what) = (TestDir::memory(), Board::new(BOARD), chain.name());
+    let (path, scenario, next) =
+        (test_dir.path("it.hold"), &chain.victim, &chain.recoverer.scenario);
     scenario.prepare(&path);
     let mut victim = Child::run(format!("victim; {what}"), || {
         steps::arm(&format!("{}:kill", chain.killed_at)).unwrap();

@@ -4,20 +4,20 @@
 //! One process is killed in the middle of a change, another stands still with a lock that settling
 //! the first one needs. Third parties do everything else meanwhile, in time; what needs one of the
 //! two is `TimedOut`. Then the stopped one goes on, and everything is whole.
-#![cfg(feature = "steps")]
 
-use crate::support::ground::Ground;
 use crate::support::process::{Board, Child, End, Watchdog, until};
 use crate::support::standstill::{
     PATIENCE, go_on, killed, stopped, third, timed_out, until_asleep,
 };
+use crate::support::test_dir::TestDir;
+use commonhold::channel::ChannelOptions;
 use commonhold::map::{Map, MapOptions};
 use commonhold::queue::QueueOptions;
-use commonhold::raw::JournalSlot;
 use commonhold::{ErrorKind, Hold};
+use nix::sys::signal::Signal;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Keys of one of the sixteen segments that a map begins with.
 fn keys(map: &Map, group: u32) -> impl Iterator<Item = String> {
@@ -28,7 +28,7 @@ fn keys(map: &Map, group: u32) -> impl Iterator<Item = String> {
     })
 }
 
-/// The first so many keys of each group that a test uses.
+/// Keys by group: the first ones of each, which a test uses.
 struct Groups(Vec<Vec<String>>);
 
 impl Groups {
@@ -107,8 +107,8 @@ fn one_dead_and_one_stopped_process_stop_nobody_else() {
         ("split.copied", "split.entries-locked"),
         ("write.committed", "write.locked"),
     ] {
-        let ground = Ground::memory();
-        let path = ground.path("it.hold");
+        let test_dir = TestDir::memory();
+        let path = test_dir.path("it.hold");
         let groups = Groups::prepare(&path);
         let still = stopped(still, || {
             // Opened before: nothing of the dead one is recovered then.
@@ -138,6 +138,40 @@ fn one_dead_and_one_stopped_process_stop_nobody_else() {
     }
 }
 
+/// A drop that needs the recovery of a dead process waits no longer than it may.
+#[test]
+fn a_drop_behind_a_dead_process_keeps_its_patience() {
+    // Without that, one of them takes twelve seconds.
+    const NAMES: [&str; 4] = ["one", "two", "three", "four"];
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
+    let groups = Groups::prepare(&path);
+    let still = stopped("split.entries-locked", || {
+        let hold = Hold::open(&path).unwrap();
+        killed("split.publishing", || {
+            let hold = Hold::open(&path).unwrap();
+            let create = |name| hold.channels().create(name, ChannelOptions::new(4 << 10)).unwrap();
+            let _channels = NAMES.map(create);
+            groups.split_in(&hold, 0);
+        });
+        groups.split_in(&hold, 1);
+    });
+    third("drops", || {
+        let hold = impatient(&path);
+        for name in NAMES {
+            let error = hold.channels().drop(name).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+        }
+    });
+    go_on(still);
+    let hold = Hold::open(&path).unwrap();
+    hold.sweep().unwrap();
+    for name in NAMES {
+        assert!(hold.channels().drop(name).unwrap());
+    }
+    whole(&path, &groups);
+}
+
 /// Every named lock held by one that stands still: who opens and closes a hold waits for none of
 /// them, dead ones or not.
 #[test]
@@ -145,8 +179,8 @@ fn opening_and_closing_wait_for_nobody() {
     for still in
         ["double.locked", "split.entries-locked", "grow.locked", "write.locked", "freeze.closed"]
     {
-        let ground = Ground::memory();
-        let path = ground.path("it.hold");
+        let test_dir = TestDir::memory();
+        let path = test_dir.path("it.hold");
         let groups = Groups::prepare(&path);
         killed("write.committed", || groups.split(&path, 0));
         let still = stopped(still, || {
@@ -175,34 +209,14 @@ fn opening_and_closing_wait_for_nobody() {
     }
 }
 
-/// The time that a caller of `sync` gives is for everything it waits for, locks too.
-#[test]
-fn waiting_until_a_change_is_durable_ends_in_time() {
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
-    let hold = Hold::create(&path).unwrap();
-    let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
-    hold.maps().begin_stream("it", 1 << 20).unwrap();
-    drop((map, hold));
-    let still = stopped("stream.locked", || {
-        let map = Hold::open(&path).unwrap().maps().open("it").unwrap();
-        map.set("key", "value").unwrap();
-    });
-    third("waits until it is durable", || {
-        let map = Hold::open(&path).unwrap().maps().open("it").unwrap();
-        timed_out(map.sync(PATIENCE), &still);
-    });
-    go_on(still);
-}
-
 /// More threads than there are lanes wait for one that stands still; the process goes on writing
 /// elsewhere.
 #[test]
 fn threads_that_wait_leave_room_for_others() {
     const WAITERS: usize = 40;
     for step in ["write.locked", "split.entries-locked"] {
-        let ground = Ground::memory();
-        let path = ground.path("it.hold");
+        let test_dir = TestDir::memory();
+        let path = test_dir.path("it.hold");
         let groups = Groups::prepare(&path);
         let still = stopped(step, || groups.split(&path, 0));
         let name = format!("{WAITERS} threads wait for one stopped at {step}");
@@ -242,8 +256,8 @@ fn threads_that_wait_leave_room_for_others() {
 #[test]
 fn threads_that_freeze_leave_room_for_others() {
     const EACH: usize = 10;
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
     let groups = Groups::prepare(&path);
     let still = stopped("write.locked", || groups.split(&path, 0));
     Child::run("threads that freeze", || {
@@ -280,8 +294,8 @@ fn threads_that_freeze_leave_room_for_others() {
 /// the queue that they go to.
 #[test]
 fn closing_with_elements_in_flight_waits_for_nobody() {
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
     let queue = |hold: &Hold| {
         hold.queues().open_or_create("it", QueueOptions::new(8, 8).queues(["free"])).unwrap()
     };
@@ -313,8 +327,8 @@ fn closing_with_elements_in_flight_waits_for_nobody() {
 /// that it had drafted.
 #[test]
 fn a_waiter_holds_nothing() {
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
     let groups = Groups::prepare(&path);
     let still = stopped("split.entries-locked", || groups.split(&path, 1));
     for killed in [true, false] {
@@ -353,8 +367,8 @@ fn has(map: &Map, key: &str) -> bool {
 /// The threads of this process that wait for a stopped one end when their handle is closed.
 #[test]
 fn closing_ends_the_waiting_of_other_threads() {
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
     let groups = Groups::prepare(&path);
     let still = stopped("write.locked", || groups.split(&path, 0));
     third("closes", || {
@@ -372,54 +386,87 @@ fn closing_ends_the_waiting_of_other_threads() {
     whole(&path, &groups);
 }
 
-/// The names of the hold are not needed for what the journal has announced already, or announces
-/// meanwhile.
+/// In a full hold, a change looks for what dead processes have left. A recovery that waits for the
+/// stopped process would take 50 ms, and this call has one.
 #[test]
-fn waiting_until_a_change_is_durable_needs_no_names() {
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
-    let hold = Hold::create(&path).unwrap();
-    let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
-    hold.maps().begin_stream("it", 1 << 20).unwrap();
-    let mut slot = JournalSlot::take(&hold, "it").unwrap();
-    map.set("key", "value").unwrap();
-    slot.durable(map.follow().unwrap().end().unwrap()).unwrap();
-    let creates = || {
-        drop(
-            Hold::open(&path).unwrap().maps().open_or_create("new", MapOptions::general()).unwrap(),
-        )
-    };
-    let still = stopped("create.filled", creates);
-    let long = Duration::from_secs(60);
-    let open = || Hold::open(&path).unwrap().maps().open("it").unwrap();
-    third("has nothing to wait for", || assert!(open().sync(long).is_ok()));
-    let follower = map.follow().unwrap();
-    let before = follower.end().unwrap();
-    let mut waits = Child::run("waits", || {
-        let map = open();
-        map.set("key", "newer").unwrap();
-        let end = map.sync(long).unwrap();
-        assert_eq!(end, map.follow().unwrap().end().unwrap());
+fn a_change_in_a_full_hold_keeps_its_patience() {
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
+    drop(Hold::options().max_bytes(8 << 20).create(&path).unwrap());
+    let hold = Hold::open(&path).unwrap();
+    let map = hold.maps().open_or_create("common", MapOptions::general()).unwrap();
+    let of = |group| keys(&map, group).take(400).collect();
+    let groups = Groups(vec![of(0), of(1)]);
+    hold.maps().open_or_create("other", MapOptions::general()).unwrap();
+    let still = stopped("split.entries-locked", || {
+        let hold = Hold::open(&path).unwrap();
+        killed("split.publishing", || groups.split(&path, 0));
+        groups.split_in(&hold, 1);
     });
-    // It waits when its change is made.
-    until("the change is made", || follower.end().unwrap() != before || waits.is_gone());
-    until_asleep(waits.pid(), "", 1);
-    slot.durable(follower.end().unwrap()).unwrap();
-    assert_eq!(waits.wait_for(Duration::from_secs(20)), End::Well);
+    third("fills it", || {
+        let hold = Hold::options().lock_timeout(Duration::from_millis(1)).open(&path).unwrap();
+        let other = hold.maps().open("other").unwrap();
+        let value = [7; 4096];
+        let mut numbers = 0u32..;
+        let mut set = || other.set(numbers.next().unwrap().to_le_bytes(), value);
+        while set().is_ok() {}
+        let timed = |_| {
+            let begin = Instant::now();
+            assert!(set().unwrap_err().is_full());
+            begin.elapsed()
+        };
+        // All of them are late only on a machine that is stopped again and again.
+        let fastest = (0..50).map(timed).min().unwrap();
+        assert!(fastest < Duration::from_millis(50), "a change: {fastest:?}");
+        let dropped = |_| {
+            let begin = Instant::now();
+            assert!(!hold.queues().drop("none").unwrap());
+            begin.elapsed()
+        };
+        let fastest = (0..50).map(dropped).min().unwrap();
+        assert!(fastest < Duration::from_millis(50), "a drop: {fastest:?}");
+    });
     go_on(still);
-    drop(slot);
-    third("has no journal", || {
-        let error = open().sync(long).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+}
+
+/// A process was killed that had kept a dropped map's memory from being freed.
+#[test]
+fn a_change_in_a_full_hold_frees_what_is_left_of_a_dropped_map() {
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
+    let hold = Hold::options().max_bytes(8 << 20).create(&path).unwrap();
+    let value = [7; 4096];
+    let large = hold.maps().open_or_create("large", MapOptions::general()).unwrap();
+    for n in 0..1000u32 {
+        large.set(n.to_le_bytes(), value).unwrap();
+    }
+    let other = hold.maps().open_or_create("other", MapOptions::general()).unwrap();
+    let mut still = stopped("write.locked", || {
+        let map = Hold::open(&path).unwrap().maps().open("large").unwrap();
+        map.set("key", value).unwrap();
     });
+    assert!(hold.maps().drop("large").unwrap());
+    let mut numbers = 0u32..;
+    let mut set = || other.set(numbers.next().unwrap().to_le_bytes(), value);
+    while set().is_ok() {}
+    assert!(set().unwrap_err().is_full());
+    still.signal(Signal::SIGKILL);
+    assert_eq!(still.wait(), End::By(Signal::SIGKILL));
+    // More than the extent that the dead process had, and less than the segment that it had locked:
+    // the drop has freed the segments before that one.
+    for _ in 0..30 {
+        set().unwrap();
+    }
+    drop(hold);
+    assert!(Hold::open(&path).unwrap().check().unwrap().ok);
 }
 
 /// Memory ahead of what is needed is not worth waiting for a process that grows the hold.
 #[test]
 fn an_operation_without_growth_does_not_wait_for_it() {
     const CHANGES: usize = 200_000;
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
     drop(Hold::create(&path).unwrap().maps().open_or_create("it", MapOptions::general()).unwrap());
     let board = Board::new(2);
     let value = [7; 200];

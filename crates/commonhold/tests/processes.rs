@@ -6,12 +6,11 @@
 //! in the middle. Then: creating the same hold or map at once, many writers and readers over many keys,
 //! and deletion with the last exit.
 
-use crate::support::ground::Ground;
 use crate::support::history::{Ask, Call, Notes, explains, must_be_explained};
-#[cfg(feature = "steps")]
 use crate::support::process::outlive_parent;
 use crate::support::process::{Board, Child, End, until};
 use crate::support::shape::Shape;
+use crate::support::test_dir::TestDir;
 use crate::support::{Dice, long};
 use commonhold::map::MapOptions;
 use commonhold::{ErrorKind, Hold};
@@ -95,14 +94,14 @@ const KEYS: u32 = 4;
 
 /// One history: `clients` processes, each with `calls` calls; some are killed.
 fn history(shape: Shape, clients: usize, calls: usize, kills: usize, seed: u64) {
-    let ground = Ground::memory();
-    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
     hold.maps().open_or_create("it", shape.options()).unwrap();
     let notes = Notes::new(clients, calls);
     let board = Board::new(2);
     let client = |number: usize| {
         // A killed client's last call is open, so its room must not run out before the kill.
-        let map = Hold::open(ground.path("it.hold")).unwrap().maps().open("it").unwrap();
+        let map = Hold::open(test_dir.path("it.hold")).unwrap().maps().open("it").unwrap();
         let mut dice = Dice::new(seed << 8 | number as u64);
         board.count(0, 1);
         until("all clients are there", || board.get(0) >= clients as u64);
@@ -120,7 +119,7 @@ fn history(shape: Shape, clients: usize, calls: usize, kills: usize, seed: u64) 
         }
     };
     let grower = || {
-        let map = Hold::open(ground.path("it.hold")).unwrap().maps().open("it").unwrap();
+        let map = Hold::open(test_dir.path("it.hold")).unwrap().maps().open("it").unwrap();
         for id in (1000..).take_while(|_| board.get(1) == 0) {
             map.set(shape.key(id), crate::support::history::bytes(shape, 1)).unwrap();
             if id % 3 == 0 {
@@ -161,6 +160,7 @@ fn histories(shape: Shape, kills: usize) {
 #[test]
 fn histories_of_general_maps_are_linearizable() {
     histories(Shape::General, 0);
+    histories(Shape::Short, 0);
 }
 
 #[test]
@@ -177,7 +177,9 @@ fn histories_of_caches_are_linearizable() {
 
 #[test]
 fn histories_with_killed_clients_are_linearizable() {
-    for shape in [Shape::General, Shape::Fixed(4, 4), Shape::Fixed(8, 8), Shape::Cache] {
+    for shape in
+        [Shape::General, Shape::Short, Shape::Fixed(4, 4), Shape::Fixed(8, 8), Shape::Cache]
+    {
         histories(shape, 2);
     }
 }
@@ -185,14 +187,14 @@ fn histories_with_killed_clients_are_linearizable() {
 #[test]
 fn two_processes_create_the_same_hold_at_once() {
     for _ in 0..if long() { 1000 } else { 100 } {
-        let ground = Ground::memory();
+        let test_dir = TestDir::memory();
         let board = Board::new(4);
         let create = |number: usize| {
             board.count(0, 1);
             while board.get(0) < 3 {
                 std::hint::spin_loop();
             }
-            let path = ground.path("it.hold");
+            let path = test_dir.path("it.hold");
             if number == 2 {
                 match Hold::create(path) {
                     Ok(_) => board.put(1, 1),
@@ -209,21 +211,21 @@ fn two_processes_create_the_same_hold_at_once() {
         let children: Vec<_> =
             (0..3).map(|n| Child::run(format!("creator {n}"), || create(n))).collect();
         children.into_iter().for_each(Child::finish);
-        let map = Hold::open(ground.path("it.hold")).unwrap().maps().open("it").unwrap();
+        let map = Hold::open(test_dir.path("it.hold")).unwrap().maps().open("it").unwrap();
         assert_eq!(map.increment("opened", 0).unwrap(), 2);
-        let names: Vec<_> = std::fs::read_dir(ground.dir()).unwrap().collect();
+        let names: Vec<_> = std::fs::read_dir(test_dir.dir()).unwrap().collect();
         assert_eq!(names.len(), 1, "something was left behind: {names:?}");
     }
 }
 
 #[test]
 fn processes_create_and_drop_the_same_maps_at_once() {
-    let ground = Ground::memory();
-    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
     let rounds = if long() { 3000 } else { 200 };
     let board = Board::new(1);
     let work = |number: u64| {
-        let hold = Hold::open(ground.path("it.hold")).unwrap();
+        let hold = Hold::open(test_dir.path("it.hold")).unwrap();
         for round in 0..rounds {
             board.count(0, 1);
             while board.get(0) < (round + 1) * 3 {
@@ -252,13 +254,13 @@ fn processes_create_and_drop_the_same_maps_at_once() {
 #[test]
 fn writers_and_readers_share_many_keys() {
     for shape in [Shape::General, Shape::Fixed(4, 4), Shape::Fixed(8, 8), Shape::Cache] {
-        let ground = Ground::memory();
-        let hold = Hold::create(ground.path("it.hold")).unwrap();
+        let test_dir = TestDir::memory();
+        let hold = Hold::create(test_dir.path("it.hold")).unwrap();
         let map = hold.maps().open_or_create("it", shape.options()).unwrap();
         let board = Board::new(8);
         const EACH: u32 = 60_000;
         let write = |number: u32| {
-            let map = Hold::open(ground.path("it.hold")).unwrap().maps().open("it").unwrap();
+            let map = Hold::open(test_dir.path("it.hold")).unwrap().maps().open("it").unwrap();
             for i in 0..EACH {
                 let id = number * EACH + i;
                 map.set(shape.key(id), shape.value(id, shape.fit(1))).unwrap();
@@ -266,7 +268,7 @@ fn writers_and_readers_share_many_keys() {
             }
         };
         let read = |seed: u64| {
-            let map = Hold::open(ground.path("it.hold")).unwrap().maps().open("it").unwrap();
+            let map = Hold::open(test_dir.path("it.hold")).unwrap().maps().open("it").unwrap();
             let mut dice = Dice::new(seed);
             while board.get(7) == 0 {
                 let writer = dice.below(3) as u32;
@@ -293,9 +295,9 @@ fn writers_and_readers_share_many_keys() {
 }
 
 /// Opens with "delete on last exit" and says on the board that it is there.
-fn stay(ground: &Ground, board: &Board) {
+fn stay(test_dir: &TestDir, board: &Board) {
     let options = Hold::options().delete_on_last_exit(true);
-    let hold = options.open_or_create(ground.path("it.hold")).unwrap();
+    let hold = options.open_or_create(test_dir.path("it.hold")).unwrap();
     hold.maps()
         .open_or_create("it", MapOptions::general())
         .unwrap()
@@ -308,11 +310,11 @@ fn stay(ground: &Ground, board: &Board) {
 #[test]
 fn a_hold_is_deleted_when_the_last_user_exits() {
     for last_is_killed in [false, true] {
-        let ground = Ground::memory();
-        let (path, board) = (ground.path("it.hold"), Board::new(2));
-        let first = Child::run("first", || stay(&ground, &board));
+        let test_dir = TestDir::memory();
+        let (path, board) = (test_dir.path("it.hold"), Board::new(2));
+        let first = Child::run("first", || stay(&test_dir, &board));
         until("the first is there", || board.get(0) == 1);
-        let mut second = Child::run("second", || stay(&ground, &board));
+        let mut second = Child::run("second", || stay(&test_dir, &board));
         until("the second is there", || board.get(0) == 2);
         if last_is_killed {
             first.slay();
@@ -332,12 +334,12 @@ fn a_hold_is_deleted_when_the_last_user_exits() {
 
 #[test]
 fn a_hold_stays_while_anybody_uses_it() {
-    let ground = Ground::memory();
-    let (path, board) = (ground.path("it.hold"), Board::new(2));
+    let test_dir = TestDir::memory();
+    let (path, board) = (test_dir.path("it.hold"), Board::new(2));
     let hold = Hold::options().delete_on_last_exit(true).create(&path).unwrap();
     let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
     for round in 1..=20 {
-        let child = Child::run("passer-by", || stay(&ground, &board));
+        let child = Child::run("passer-by", || stay(&test_dir, &board));
         until("it is there", || board.get(0) == round);
         child.slay();
         assert_eq!(map.increment("visits", 0).unwrap(), round as i64);
@@ -363,14 +365,13 @@ fn lock_alone(path: &Path) -> File {
 
 /// A child that was forked earlier and claims its slot then once heard that all slots were taken.
 #[test]
-#[cfg(feature = "steps")]
 fn a_forked_child_waits_for_the_process_that_has_the_hold_alone() {
     const FORKED: usize = 0;
     const GO: usize = 1;
     const TRIED: usize = 2;
     const ENDED: usize = 3;
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
     let board: &'static Board = Box::leak(Box::new(Board::new(4)));
     Child::run("parent", || {
         let hold = Hold::create(&path).unwrap();
@@ -400,8 +401,8 @@ fn a_forked_child_waits_for_the_process_that_has_the_hold_alone() {
 #[test]
 fn a_new_hold_is_safe_from_whoever_deletes_the_one_before_it() {
     for force in [false, true] {
-        let ground = Ground::memory();
-        let path = ground.path("it.hold");
+        let test_dir = TestDir::memory();
+        let path = test_dir.path("it.hold");
         Hold::create(&path).unwrap().close().unwrap();
         let reaper = lock_alone(&path);
         std::thread::scope(|scope| {

@@ -1,8 +1,9 @@
 //! What queues answer: moves, batches, elements in flight, waiting, dropping, forks, several handles.
 
-use crate::support::ground::Ground;
 use crate::support::process::{Board, Child, Watchdog, until};
+use crate::support::queues::{lens, make, sound};
 use crate::support::refused;
+use crate::support::test_dir::TestDir;
 use crate::support::{Dice, mix};
 use commonhold::hold::StructureKind;
 use commonhold::map::MapOptions;
@@ -19,27 +20,9 @@ fn options(elements: u32) -> QueueOptions {
     QueueOptions::new(elements, 16).queues(["free", "a2b", "b2a"])
 }
 
-fn make(elements: u32) -> (Ground, Hold, Queue) {
-    let ground = Ground::memory();
-    let hold = Hold::create(ground.path("it.hold")).unwrap();
-    let queue = hold.queues().open_or_create("it", options(elements)).unwrap();
-    (ground, hold, queue)
-}
-
-fn lens(queue: &Queue) -> Vec<u64> {
-    queue.all().map(|named| named.len().unwrap()).collect()
-}
-
-#[track_caller]
-fn whole(hold: &Hold) {
-    let report = hold.check().unwrap();
-    assert!(report.ok, "{:?}", report.problems);
-    assert_eq!(report.allocated, report.reachable);
-}
-
 #[test]
 fn an_element_in_flight_is_found_by_number_and_owner() {
-    let (_ground, _hold, queue) = make(3);
+    let (_test_dir, _hold, queue) = make(options(3));
     let [free, a2b] = ["free", "a2b"].map(|name| queue.named(name).unwrap());
     let raw = free.pull().unwrap().unwrap().into_raw();
     assert_eq!(lens(&queue), [2, 0, 0]);
@@ -54,7 +37,7 @@ fn an_element_in_flight_is_found_by_number_and_owner() {
 
 #[test]
 fn elements_move_in_order() {
-    let (_ground, hold, queue) = make(5);
+    let (_test_dir, hold, queue) = make(options(5));
     let [free, a2b] = ["free", "a2b"].map(|name| queue.named(name).unwrap());
     assert_eq!(lens(&queue), [5, 0, 0]);
     assert!(a2b.pull().unwrap().is_none());
@@ -80,12 +63,12 @@ fn elements_move_in_order() {
     let a2b = &stat.queues[1];
     assert_eq!((&*a2b.name, a2b.len, a2b.pushed, a2b.pulled), ("a2b", 0, 500, 500));
     assert!(stat.holders.is_empty());
-    whole(&hold);
+    sound(&hold);
 }
 
 #[test]
 fn batches_move_at_once() {
-    let (_ground, hold, queue) = make(100);
+    let (_test_dir, hold, queue) = make(options(100));
     let [free, a2b, b2a] = ["free", "a2b", "b2a"].map(|name| queue.named(name).unwrap());
     let mut batch = free.pull_many(30).unwrap();
     assert_eq!((batch.len(), free.pull_into(&mut batch, 30).unwrap()), (30, 30));
@@ -114,12 +97,12 @@ fn batches_move_at_once() {
     assert_eq!(queue.stat().unwrap().holders[0].elements, 100);
     drop(other);
     assert_eq!(lens(&queue), [100, 0, 0]);
-    whole(&hold);
+    sound(&hold);
 }
 
 #[test]
 fn push_and_pull_is_one_operation() {
-    let (_ground, hold, queue) = make(3);
+    let (_test_dir, hold, queue) = make(options(3));
     let [free, a2b] = ["free", "a2b"].map(|name| queue.named(name).unwrap());
     let first = free.pull().unwrap().unwrap();
     let id = first.id();
@@ -129,13 +112,13 @@ fn push_and_pull_is_one_operation() {
     assert_eq!(a2b.push_pull(second, a2b).unwrap().unwrap().id(), id);
     // It was dropped: the orphans are the first queue.
     assert_eq!(lens(&queue), [2, 1, 0]);
-    whole(&hold);
+    sound(&hold);
 }
 
 #[test]
 fn elements_are_what_they_were_asked_to_be() {
-    let ground = Ground::memory();
-    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
     for bytes in [1, 7, 8, 63, 64, 65, 1000, 70_000] {
         let queue = hold
             .queues()
@@ -156,12 +139,12 @@ fn elements_are_what_they_were_asked_to_be() {
         }
         queue.named("free").unwrap().push_many(&mut batch).unwrap();
     }
-    whole(&hold);
+    sound(&hold);
 }
 
 #[test]
 fn impossible_requests_are_refused() {
-    let (_ground, hold, queue) = make(3);
+    let (_test_dir, hold, queue) = make(options(3));
     let no = |options: QueueOptions, says: &str| {
         refused(hold.queues().open_or_create("new", options), ErrorKind::Invalid, says);
     };
@@ -196,17 +179,17 @@ fn impossible_requests_are_refused() {
     let kinds: Vec<_> = hold.structures().unwrap().into_iter().map(|o| (o.name, o.kind)).collect();
     let queue = StructureKind::Queue;
     assert_eq!(kinds, [("it".to_owned(), queue), ("most".to_owned(), queue)]);
-    whole(&hold);
+    sound(&hold);
 }
 
 #[test]
 fn readers_get_statistics_too() {
-    let (ground, hold, queue) = make(5);
+    let (test_dir, hold, queue) = make(options(5));
     let [free, a2b] = ["free", "a2b"].map(|name| queue.named(name).unwrap());
     a2b.push(free.pull().unwrap().unwrap()).unwrap();
     let in_flight = free.pull().unwrap().unwrap();
     hold.maps().open_or_create("a map", MapOptions::general()).unwrap();
-    let reader = Hold::options().read_only(true).open(ground.path("it.hold")).unwrap();
+    let reader = Hold::options().read_only(true).open(test_dir.path("it.hold")).unwrap();
     let stat = reader.queues().stat("it").unwrap();
     assert_eq!((stat.elements, stat.element_bytes), (5, 16));
     let lens: Vec<(&str, u64)> = stat.queues.iter().map(|q| (&q.name[..], q.len)).collect();
@@ -223,7 +206,7 @@ fn readers_get_statistics_too() {
 
 #[test]
 fn an_element_goes_only_where_it_belongs() {
-    let (_ground, hold, queue) = make(3);
+    let (_test_dir, hold, queue) = make(options(3));
     let other = hold.queues().open_or_create("other", options(3)).unwrap();
     let again = hold.queues().open("it").unwrap();
     let free = queue.named("free").unwrap();
@@ -237,12 +220,12 @@ fn an_element_goes_only_where_it_belongs() {
     // The same queue, opened twice.
     again.named("a2b").unwrap().push_many(&mut batch).unwrap();
     assert_eq!((lens(&queue), lens(&other)), (vec![1, 2, 0], vec![3, 0, 0]));
-    whole(&hold);
+    sound(&hold);
 }
 
 #[test]
 fn a_dropped_queue_is_gone_for_its_handles() {
-    let (_ground, hold, queue) = make(3);
+    let (_test_dir, hold, queue) = make(options(3));
     let free = queue.named("free").unwrap();
     let element = free.pull().unwrap().unwrap();
     refused(hold.queues().drop("it"), ErrorKind::Busy, "in flight");
@@ -260,12 +243,12 @@ fn a_dropped_queue_is_gone_for_its_handles() {
     let again = hold.queues().open_or_create("it", options(3)).unwrap();
     refused(free.len(), ErrorKind::NotFound, "dropped");
     assert_eq!(lens(&again), [3, 0, 0]);
-    whole(&hold);
+    sound(&hold);
 }
 
 #[test]
 fn closing_the_hold_gives_back_what_is_in_flight() {
-    let (_ground, hold, queue) = make(10);
+    let (_test_dir, hold, queue) = make(options(10));
     let other = Hold::open(hold.path()).unwrap();
     let theirs = other.queues().open("it").unwrap();
     let free = queue.named("free").unwrap();
@@ -279,12 +262,12 @@ fn closing_the_hold_gives_back_what_is_in_flight() {
     refused(element.write(0, &[1]), ErrorKind::Closed, "closed");
     drop(element);
     assert_eq!(lens(&theirs), [10, 0, 0]);
-    whole(&other);
+    sound(&other);
 }
 
 #[test]
 fn a_waiter_is_woken() {
-    let (_ground, hold, queue) = make(4);
+    let (_test_dir, hold, queue) = make(options(4));
     let (free, a2b) = (queue.named("free").unwrap(), queue.named("a2b").unwrap());
     assert!(a2b.pull_timeout(Duration::from_millis(30)).unwrap().is_none());
     assert_eq!(a2b.pull_into_timeout(&mut queue.batch(), 9, Duration::ZERO).unwrap(), 0);
@@ -311,12 +294,12 @@ fn a_waiter_is_woken() {
     waiter.finish();
     assert_eq!(sum.get(0), (0..1000u64).map(|n| n & 255).sum::<u64>());
     drop(element);
-    whole(&hold);
+    sound(&hold);
 }
 
 #[test]
 fn a_waiter_gets_elements_that_the_dead_had_in_flight() {
-    let (_ground, hold, queue) = make(4);
+    let (_test_dir, hold, queue) = make(options(4));
     let (path, ready) = (hold.path().to_owned(), Board::new(1));
     let holder = Child::run("a holder", || {
         let hold = Hold::open(&path).unwrap();
@@ -334,7 +317,7 @@ fn a_waiter_gets_elements_that_the_dead_had_in_flight() {
     let mut batch = queue.batch();
     assert_eq!(free.pull_into_timeout(&mut batch, 9, LONG).unwrap(), 4);
     drop(batch);
-    whole(&hold);
+    sound(&hold);
 }
 
 fn is_readable(fd: &impl AsFd, wait_ms: u16) -> bool {
@@ -344,7 +327,7 @@ fn is_readable(fd: &impl AsFd, wait_ms: u16) -> bool {
 
 #[test]
 fn a_notifier_signals_what_is_pushed() {
-    let (_ground, hold, queue) = make(8);
+    let (_test_dir, hold, queue) = make(options(8));
     let (free, a2b) = (queue.named("free").unwrap(), queue.named("a2b").unwrap());
     let (full, notifier) = (queue.eventfd("free").unwrap(), queue.eventfd("a2b").unwrap());
     assert!(is_readable(&full, 50_000), "there are elements from the beginning");
@@ -365,8 +348,17 @@ fn a_notifier_signals_what_is_pushed() {
 }
 
 #[test]
+fn a_forked_child_does_not_take_the_signal_of_its_parents_notifier() {
+    let (_test_dir, _hold, queue) = make(options(8));
+    let notifier = queue.eventfd("free").unwrap();
+    assert!(is_readable(&notifier, 50_000));
+    Child::run("a child", || notifier.clear()).finish();
+    assert!(is_readable(&notifier, 0));
+}
+
+#[test]
 fn a_forked_child_tracks_its_own_elements_in_flight() {
-    let (_ground, hold, queue) = make(10);
+    let (_test_dir, hold, queue) = make(options(10));
     let free = queue.named("free").unwrap();
     // Taken by the child out of its own copy.
     let mut mine = free.pull().unwrap();
@@ -396,7 +388,7 @@ fn a_forked_child_tracks_its_own_elements_in_flight() {
     mine.as_ref().unwrap().write(0, &[1]).unwrap();
     drop((mine, batch, notifier));
     assert_eq!(lens(&queue), [9, 1, 0]);
-    whole(&hold);
+    sound(&hold);
 }
 
 /// Each element carries what its content must be; 0 says that it is being written, perhaps by one that was killed.
@@ -446,7 +438,7 @@ fn wander(queue: &Queue, seed: u64, rounds: u64) {
 
 #[test]
 fn many_processes_and_threads_lose_nothing() {
-    let (_ground, hold, queue) = make(50);
+    let (_test_dir, hold, queue) = make(options(50));
     let path = hold.path().to_owned();
     let workers: Vec<Child> = (0..3u64)
         .map(|n| {
@@ -466,12 +458,12 @@ fn many_processes_and_threads_lose_nothing() {
     workers.into_iter().for_each(Child::finish);
     assert_eq!(lens(&queue).iter().sum::<u64>(), 50);
     assert!(queue.stat().unwrap().holders.is_empty());
-    whole(&hold);
+    sound(&hold);
 }
 
 #[test]
 fn killed_at_random_instants_nothing_is_lost() {
-    let (_ground, hold, queue) = make(60);
+    let (_test_dir, hold, queue) = make(options(60));
     let path = hold.path().to_owned();
     let board = Board::new(2);
     let companion = Child::run("companion", || {
@@ -508,7 +500,7 @@ fn killed_at_random_instants_nothing_is_lost() {
         until("the companion goes on", || board.get(1) > before || companion.is_gone());
         if round % 10 == 0 {
             hold.sweep().unwrap();
-            whole(&hold);
+            sound(&hold);
         }
     }
     board.put(0, 1);
@@ -516,12 +508,12 @@ fn killed_at_random_instants_nothing_is_lost() {
     hold.sweep().unwrap();
     assert_eq!(lens(&queue).iter().sum::<u64>(), 60);
     assert!(queue.stat().unwrap().holders.is_empty());
-    whole(&hold);
+    sound(&hold);
 }
 
 #[test]
 fn a_stopped_process_is_waited_for_and_loses_nothing() {
-    let (_ground, hold, queue) = make(30);
+    let (_test_dir, hold, queue) = make(options(30));
     let path = hold.path().to_owned();
     let board = Board::new(1);
     let mut workers: Vec<Child> = (0..3)
@@ -548,5 +540,5 @@ fn a_stopped_process_is_waited_for_and_loses_nothing() {
     board.put(0, 1);
     workers.into_iter().for_each(Child::finish);
     assert_eq!(lens(&queue).iter().sum::<u64>(), 30);
-    whole(&hold);
+    sound(&hold);
 }

@@ -2,39 +2,21 @@
 //! a system that refuses, a forked child that drops what it inherited, an element that is asked for
 //! twice.
 
-use crate::support::ground::Ground;
 use crate::support::process::{Board, Child, until};
+use crate::support::queues::{lens, make, sound};
 use crate::support::refused;
 use commonhold::channel::{Join, Policy};
 use commonhold::log::LogOptions;
-use commonhold::queue::{Queue, QueueOptions};
+use commonhold::queue::QueueOptions;
 use commonhold::{ErrorKind, Hold};
 
 fn options(elements: u32) -> QueueOptions {
     QueueOptions::new(elements, 16).queues(["free", "a2b"])
 }
 
-fn make(elements: u32) -> (Ground, Hold, Queue) {
-    let ground = Ground::memory();
-    let hold = Hold::create(ground.path("it.hold")).unwrap();
-    let queue = hold.queues().open_or_create("it", options(elements)).unwrap();
-    (ground, hold, queue)
-}
-
-fn lens(queue: &Queue) -> Vec<u64> {
-    queue.all().map(|named| named.len().unwrap()).collect()
-}
-
-#[track_caller]
-fn whole(hold: &Hold) {
-    let report = hold.check().unwrap();
-    assert!(report.ok, "{:?}", report.problems);
-    assert_eq!(report.allocated, report.reachable);
-}
-
 #[test]
 fn an_element_is_made_again_once() {
-    let (_ground, hold, queue) = make(3);
+    let (_test_dir, hold, queue) = make(options(3));
     let (free, a2b) = (queue.named("free").unwrap(), queue.named("a2b").unwrap());
     let again = hold.queues().open("it").unwrap();
     for other in [&queue, &again] {
@@ -45,7 +27,7 @@ fn an_element_is_made_again_once() {
             refused(queue.element(raw), ErrorKind::Invalid, "not in flight");
         }
         a2b.push_many(&mut batch).unwrap();
-        whole(&hold);
+        sound(&hold);
     }
     // One that was never given away as a number is somebody's value.
     let element = free.pull().unwrap().unwrap();
@@ -56,12 +38,12 @@ fn an_element_is_made_again_once() {
     refused(queue.element(raw), ErrorKind::Invalid, "not in flight");
     a2b.push(element).unwrap();
     assert_eq!(lens(&queue), [0, 3]);
-    whole(&hold);
+    sound(&hold);
 }
 
 #[test]
 fn a_forked_child_that_drops_what_it_inherited_takes_no_part() {
-    let (ground, hold, queue) = make(10);
+    let (test_dir, hold, queue) = make(options(10));
     let channel = hold
         .channels()
         .open_or_create("channel", commonhold::channel::ChannelOptions::new(4096))
@@ -84,7 +66,7 @@ fn a_forked_child_that_drops_what_it_inherited_takes_no_part() {
         until("the parent has looked", || board.get(1) == 1);
     });
     until("the child has dropped all", || board.get(0) == 1 || child.is_gone());
-    let other = Hold::open(ground.path("it.hold")).unwrap();
+    let other = Hold::open(test_dir.path("it.hold")).unwrap();
     let pids: Vec<u32> = other.participants().unwrap().iter().map(|p| p.pid).collect();
     assert!(!pids.contains(&(child.pid() as u32)), "{pids:?}");
     board.put(1, 1);
@@ -96,16 +78,16 @@ fn a_forked_child_that_drops_what_it_inherited_takes_no_part() {
     drop((queue, channel));
     drop(other);
     assert!(hold.queues().drop("it").unwrap() && hold.channels().drop("channel").unwrap());
-    whole(&hold);
+    sound(&hold);
 }
 
-#[cfg(feature = "steps")]
 mod at_steps {
-    use super::{lens, make, options, whole};
-    use crate::support::ground::Ground;
+    use super::options;
     use crate::support::process::{Board, Child, End, Watchdog, until};
+    use crate::support::queues::{lens, make, sound};
     use crate::support::refused;
     use crate::support::standstill::{go_on, stopped, until_asleep};
+    use crate::support::test_dir::TestDir;
     use commonhold::map::MapOptions;
     use commonhold::queue::Queue;
     use commonhold::{ErrorKind, Hold, steps};
@@ -164,8 +146,8 @@ mod at_steps {
 
     #[test]
     fn an_operation_waits_only_for_the_processes_it_needs() {
-        let ground = Ground::memory();
-        let path = ground.path("it.hold");
+        let test_dir = TestDir::memory();
+        let path = test_dir.path("it.hold");
         prepare(&path, 20);
         let mut stopped = one_dead_and_one_stopped(&path);
         Child::run("third", || {
@@ -196,13 +178,13 @@ mod at_steps {
         hold.sweep().unwrap();
         let queue = hold.queues().open("it").unwrap();
         assert_eq!(lens(&queue), [4, 16]);
-        whole(&hold);
+        sound(&hold);
     }
 
     #[test]
     fn a_wait_for_a_stopped_process_ends_with_its_timeout() {
-        let ground = Ground::memory();
-        let path = ground.path("it.hold");
+        let test_dir = TestDir::memory();
+        let path = test_dir.path("it.hold");
         prepare(&path, 20);
         let stopped = one_dead_and_one_stopped(&path);
         let mut at_head = at("pull.armed:stop", &path, |queue| {
@@ -239,13 +221,13 @@ mod at_steps {
         let hold = Hold::open(&path).unwrap();
         hold.sweep().unwrap();
         assert_eq!(lens(&hold.queues().open("it").unwrap()).iter().sum::<u64>(), 20);
-        whole(&hold);
+        sound(&hold);
     }
 
     #[test]
     fn elements_that_could_not_go_to_the_orphans_go_there_later() {
-        let ground = Ground::memory();
-        let path = ground.path("it.hold");
+        let test_dir = TestDir::memory();
+        let path = test_dir.path("it.hold");
         prepare(&path, 20);
         let mut stopped = at("push.armed:stop", &path, |queue| {
             let element = queue.named("a2b").unwrap().pull().unwrap().unwrap();
@@ -273,13 +255,13 @@ mod at_steps {
         stopped.signal(Signal::SIGCONT);
         assert_eq!(stopped.wait(), End::Well);
         third.finish();
-        whole(&Hold::open(&path).unwrap());
+        sound(&Hold::open(&path).unwrap());
     }
 
     #[test]
     fn threads_that_wait_for_one_end_leave_the_lanes_to_others() {
-        let ground = Ground::memory();
-        let path = ground.path("it.hold");
+        let test_dir = TestDir::memory();
+        let path = test_dir.path("it.hold");
         prepare(&path, 4);
         let stopped = stopped("pull.armed", || {
             let queue = Hold::open(&path).unwrap().queues().open("it").unwrap();
@@ -308,13 +290,13 @@ mod at_steps {
         assert_eq!(asleep.get(0), 1);
         go_on(stopped);
         crowd.finish();
-        whole(&Hold::open(&path).unwrap());
+        sound(&Hold::open(&path).unwrap());
     }
 
     #[test]
     fn an_error_of_tidying_keeps_nobody_from_what_is_there() {
-        let ground = Ground::memory();
-        let path = ground.path("it.hold");
+        let test_dir = TestDir::memory();
+        let path = test_dir.path("it.hold");
         prepare(&path, 8);
         let (board, dead) = (Board::new(1), Board::new(1));
         let waiter = Child::run("waiter", || {
@@ -354,12 +336,12 @@ mod at_steps {
         waiter.finish();
         let hold = Hold::open(&path).unwrap();
         assert_eq!(lens(&hold.queues().open("it").unwrap()).iter().sum::<u64>(), 8);
-        whole(&hold);
+        sound(&hold);
     }
 
     #[test]
     fn a_notifier_reports_its_end() {
-        let (_ground, hold, queue) = make(4);
+        let (_test_dir, hold, queue) = make(options(4));
         let notifier = queue.eventfd("a2b").unwrap();
         assert!(notifier.error().is_none());
         assert!(hold.queues().drop("it").unwrap());

@@ -1,16 +1,20 @@
 //! Maps that only a replica writes, and how one takes the place of another under its readers.
 
-use crate::support::ground::Ground;
-use crate::support::process::{Board, Child, until};
+use crate::support::process::{Board, Child, End, until};
 use crate::support::refused;
+use crate::support::test_dir::TestDir;
 use commonhold::map::{List, Map, MapOptions, Text, Values};
-use commonhold::stream::ChangeKind;
+use commonhold::stream::{ChangeKind, StreamPosition};
 use commonhold::{ErrorKind, Hold, Result};
 use nix::sys::signal::Signal;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-const SHAPES: [fn() -> MapOptions; 3] =
-    [MapOptions::general, || MapOptions::fixed(4, 4), || MapOptions::fixed(4, 16)];
+const SHAPES: [fn() -> MapOptions; 4] = [
+    MapOptions::general,
+    || MapOptions::fixed(4, 4),
+    || MapOptions::fixed(4, 16),
+    || MapOptions::cache().into(),
+];
 
 fn key(id: u32) -> [u8; 4] {
     id.to_be_bytes()
@@ -31,7 +35,7 @@ fn version(value: &[u8]) -> u32 {
     u32::from_le_bytes(value[..4].try_into().unwrap())
 }
 
-/// Builds a version of `len` pairs beside the map and lets it take its place.
+/// Builds a shadow map of `len` pairs and lets it take the place of the map.
 fn renew(hold: &Hold, name: &str, number: u64, len: u32) -> Result<()> {
     let next = commonhold::raw::create_shadow_map(hold, "next", name)?;
     for id in 0..len {
@@ -42,8 +46,8 @@ fn renew(hold: &Hold, name: &str, number: u64, len: u32) -> Result<()> {
 
 #[test]
 fn only_the_replica_writes() {
-    let ground = Ground::memory();
-    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
     let own = hold.maps().open_replica("it", MapOptions::general()).unwrap();
     own.set("a", "1").unwrap();
     let other = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
@@ -92,9 +96,78 @@ fn only_the_replica_writes() {
 }
 
 #[test]
+fn a_map_without_contents_is_opened_by_nobody_until_others_take_its_place() {
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
+    commonhold::raw::create_unready_map(&hold, "it", MapOptions::general()).unwrap();
+    let why = "has not received its contents yet";
+    let reader = Hold::options().read_only(true).open(test_dir.path("it.hold")).unwrap();
+    for maps in [hold.maps(), reader.maps()] {
+        refused(maps.open("it"), ErrorKind::Busy, why);
+        refused(maps.open_or_create("it", MapOptions::general()), ErrorKind::Busy, why);
+    }
+    refused(hold.maps().promote("it"), ErrorKind::Busy, why);
+    let report = hold.backup(test_dir.path("it.backup")).unwrap();
+    assert_eq!((report.maps, report.left_out), (0, 1));
+    let early = commonhold::raw::open_unready_map(&reader, "it").unwrap();
+    assert!(commonhold::raw::is_unready(&early));
+    let next = commonhold::raw::create_shadow_map(&hold, "next", "it").unwrap();
+    next.set("a", "1").unwrap();
+    commonhold::raw::swap_in_shadow_map(&hold, "next", "it").unwrap();
+    assert_eq!(early.get("a").unwrap().as_deref(), Some(&b"1"[..]));
+    assert!(!commonhold::raw::is_unready(&early));
+    assert!(hold.maps().open("it").unwrap().is_replica());
+    assert!(hold.check().unwrap().ok);
+}
+
+/// A stream that begins at a position of another one continues with the same changes at the same
+/// positions, and the change before a position tells streams of one number apart.
+#[test]
+fn a_stream_continues_another_one() {
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
+    let first = hold.maps().create("first", MapOptions::general()).unwrap();
+    hold.maps().begin_stream("first", 64 << 10).unwrap();
+    let fill = |from: u32, to: u32| {
+        for id in from..to {
+            first.set(id.to_le_bytes(), vec![7; id as usize % 300]).unwrap();
+        }
+    };
+    let proof = |map: &Map, at| commonhold::raw::proof_at(map.follow().unwrap(), at).unwrap();
+    fill(0, 50);
+    let begin = first.follow().unwrap().end().unwrap();
+    let second = hold.maps().open_replica("second", MapOptions::general()).unwrap();
+    assert!(commonhold::raw::begin_stream_at(&hold, "second", 64 << 10, begin).unwrap());
+    assert_eq!((second.follow().unwrap().position(), proof(&second, begin)), (begin, None));
+    fill(50, 2000);
+    assert_eq!(proof(&first, begin), None, "the stream does not reach back that far");
+    refused(first.follow_from(begin).map(drop), ErrorKind::Lapped, "behind");
+    // From here on the other one gets all changes.
+    let begin = first.follow().unwrap().end().unwrap();
+    let third = hold.maps().open_replica("third", MapOptions::general()).unwrap();
+    commonhold::raw::begin_stream_at(&hold, "third", 64 << 10, begin).unwrap();
+    let mut follower = first.follow_from(begin).unwrap();
+    fill(100, 150);
+    let mut ends = Vec::new();
+    while let Some(change) = follower.try_recv().unwrap() {
+        third.apply_frame(&change).unwrap();
+        ends.push(change.end);
+    }
+    assert_eq!(third.follow().unwrap().position(), follower.position());
+    for end in ends {
+        let at = StreamPosition { offset: end, ..begin };
+        let known = proof(&first, at);
+        assert!(known.is_some() && known == proof(&third, at), "{at}");
+        let within = StreamPosition { offset: end - 8, ..begin };
+        assert_eq!(proof(&first, within), None, "{within}");
+    }
+    assert!(hold.check().unwrap().ok);
+}
+
+#[test]
 fn frames_are_applied_and_passed_on() {
-    let ground = Ground::memory();
-    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
     let from = hold.maps().open_or_create("from", MapOptions::cache().max_entries(4)).unwrap();
     let to = hold.maps().open_replica("to", MapOptions::general()).unwrap();
     for name in ["from", "to"] {
@@ -134,8 +207,8 @@ fn frames_are_applied_and_passed_on() {
 #[test]
 fn an_iteration_continues_in_the_shadow_map() {
     for options in SHAPES {
-        let ground = Ground::memory();
-        let hold = Hold::create(ground.path("it.hold")).unwrap();
+        let test_dir = TestDir::memory();
+        let hold = Hold::create(test_dir.path("it.hold")).unwrap();
         let first = hold.maps().open_replica("it", options()).unwrap();
         let keys = 3000;
         for n in 0..keys {
@@ -158,15 +231,35 @@ fn an_iteration_continues_in_the_shadow_map() {
     }
 }
 
+/// It evicts nothing, so it does not need the memory again at once.
+#[test]
+fn a_cache_of_a_replica_gives_memory_back() {
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
+    let own = hold.maps().open_replica("it", MapOptions::cache()).unwrap();
+    for id in 0..64 {
+        own.set(key(id), vec![7; 1 << 20]).unwrap();
+    }
+    let full = hold.stat().unwrap().memory_bytes;
+    for id in 0..64 {
+        assert!(own.delete(key(id)).unwrap());
+    }
+    until("the memory is back", || {
+        // Every open handle that comes or goes frees what has been unused for a while.
+        drop(Hold::open(hold.path()).unwrap());
+        hold.stat().unwrap().memory_bytes < full / 4
+    });
+}
+
 #[test]
 fn handles_continue_with_the_shadow_map() {
     for options in SHAPES {
-        let ground = Ground::memory();
-        let hold = Hold::create(ground.path("it.hold")).unwrap();
+        let test_dir = TestDir::memory();
+        let hold = Hold::create(test_dir.path("it.hold")).unwrap();
         let first = hold.maps().open_replica("it", options()).unwrap();
         first.set(key(7), value(&first, 1)).unwrap();
         let first_to_write = hold.maps().open_replica("it", options()).unwrap();
-        let reader = Hold::options().read_only(true).open(ground.path("it.hold")).unwrap();
+        let reader = Hold::options().read_only(true).open(test_dir.path("it.hold")).unwrap();
         for (number, eyes) in [(2, &hold), (3, &reader)] {
             // Every operation is the first to find out, on a handle of its own.
             let finders: [fn(&Map) -> usize; 7] = [
@@ -207,8 +300,8 @@ fn handles_continue_with_the_shadow_map() {
 #[test]
 fn readers_see_one_after_the_other() {
     for options in SHAPES {
-        let ground = Ground::memory();
-        let path = ground.path("it.hold");
+        let test_dir = TestDir::memory();
+        let path = test_dir.path("it.hold");
         let hold = Hold::create(&path).unwrap();
         hold.maps().open_replica("it", options()).unwrap();
         renew(&hold, "it", 1, 50).unwrap();
@@ -242,7 +335,6 @@ fn readers_see_one_after_the_other() {
 }
 
 /// Where a swap is stopped, the name leads to the old map or the new one, for all alike.
-#[cfg(feature = "steps")]
 #[test]
 fn a_stopped_swap_hides_neither() {
     for (step, expected) in [
@@ -252,8 +344,8 @@ fn a_stopped_swap_hides_neither() {
         ("shadow.named", 2),
         ("drop.segment-emptied", 2),
     ] {
-        let ground = Ground::memory();
-        let path = ground.path("it.hold");
+        let test_dir = TestDir::memory();
+        let path = test_dir.path("it.hold");
         let hold = Hold::create(&path).unwrap();
         hold.maps().open_replica("it", MapOptions::general()).unwrap();
         renew(&hold, "it", 1, 9).unwrap();
@@ -287,4 +379,41 @@ fn a_stopped_swap_hides_neither() {
         assert_eq!(old.get(key(3)).unwrap().map(|v| version(&v)), Some(expected), "{step}");
         assert!(hold.check().unwrap().ok, "{step}");
     }
+}
+
+/// Wherever a promotion fails, the next one completes it: the map that the replica was building
+/// does not stay.
+#[cfg(feature = "steps")]
+#[test]
+fn a_promotion_that_fails_leaves_nothing_when_it_is_repeated() {
+    use crate::support::process::Child;
+    use commonhold::steps;
+    let mut failed = 0;
+    for passing in 1.. {
+        let test_dir = TestDir::memory();
+        let path = test_dir.path("it.hold");
+        let hold = Hold::create(&path).unwrap();
+        hold.maps().open_replica("it", MapOptions::general()).unwrap().set("a", "1").unwrap();
+        let next = commonhold::raw::create_shadow_map(&hold, ".next/it", "it").unwrap();
+        next.set("a", "2").unwrap();
+        // Faults are the whole process's.
+        let ended = Child::run("promotes", || {
+            steps::arm_fault(&format!("lock.whole:ETIMEDOUT:once:{passing}")).unwrap();
+            let promoted = hold.maps().promote("it");
+            steps::arm_fault("").unwrap();
+            std::process::exit(if promoted.is_err() { 3 } else { 0 });
+        })
+        .wait();
+        drop((next, hold));
+        let hold = Hold::open(&path).unwrap();
+        hold.maps().promote("it").unwrap();
+        let names: Vec<_> = hold.maps().list_all().unwrap().into_iter().map(|m| m.name).collect();
+        assert_eq!(names, ["it"], "passing {passing}");
+        hold.maps().open("it").unwrap().set("b", "1").unwrap();
+        if ended == End::Well {
+            break;
+        }
+        failed += 1;
+    }
+    assert!(failed > 1, "no lock was waited for");
 }

@@ -6,14 +6,13 @@
 //!
 //! # Safety
 //! Unsafe to install a filter of system calls in a child process.
-#![cfg(feature = "steps")]
 #![allow(unsafe_code)]
 
-use crate::support::ground::Ground;
 use crate::support::process::{Board, Child, End, close_everything, until};
 use crate::support::scenario;
 use crate::support::script;
 use crate::support::shape::Shape;
+use crate::support::test_dir::TestDir;
 use commonhold::map::Map;
 use commonhold::{Hold, steps};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -120,8 +119,8 @@ fn recovers_after(test: &str, lose: Loss) {
     if is_somebody(test) {
         return;
     }
-    let ground = Ground::memory();
-    let (path, board) = (ground.path("it.hold"), Board::new(ALL));
+    let test_dir = TestDir::memory();
+    let (path, board) = (test_dir.path("it.hold"), Board::new(ALL));
     let survivor = Child::run(format!("survivor; {test}"), || {
         let (hold, map) = scenario::open(&path, SHAPE);
         for round in 1..3 {
@@ -183,8 +182,8 @@ fn workers_after(test: &str, lose: Loss) {
     if is_somebody(test) {
         return;
     }
-    let ground = Ground::memory();
-    let (path, board) = (ground.path("it.hold"), Board::new(ALL));
+    let test_dir = TestDir::memory();
+    let (path, board) = (test_dir.path("it.hold"), Board::new(ALL));
     Child::run(format!("server; {test}"), || {
         let (hold, map) = scenario::open(&path, SHAPE);
         set(&map, KEY, 1);
@@ -245,8 +244,8 @@ fn a_workers_worker_lives_on_when_the_worker_dies() {
     if is_somebody("a_workers_worker_lives_on_when_the_worker_dies") {
         return;
     }
-    let ground = Ground::memory();
-    let (path, board) = (ground.path("it.hold"), Board::new(ALL));
+    let test_dir = TestDir::memory();
+    let (path, board) = (test_dir.path("it.hold"), Board::new(ALL));
     Child::run("server", || {
         let (hold, map) = scenario::open(&path, SHAPE);
         let mut worker = Child::run("worker", || {
@@ -284,8 +283,8 @@ fn closes_cleanly_after(test: &str, lose: Loss) {
     if is_somebody(test) {
         return;
     }
-    let ground = Ground::file();
-    let (path, copy) = (ground.path("it.hold"), ground.path("copy.hold"));
+    let test_dir = TestDir::file();
+    let (path, copy) = (test_dir.path("it.hold"), test_dir.path("copy.hold"));
     Child::run(format!("closer; {test}"), || {
         let (hold, map) = scenario::open(&path, SHAPE);
         set(&map, KEY, 1);
@@ -312,8 +311,8 @@ fn a_process_without_descriptors_closes_cleanly() {
 /// A program that closes what it does not know, as daemons do, loses nothing of what it needs, as long as the name is there.
 #[test]
 fn a_descriptor_closed_behind_its_back_is_opened_again() {
-    let ground = Ground::memory();
-    let (path, board) = (ground.path("it.hold"), Board::new(ALL));
+    let test_dir = TestDir::memory();
+    let (path, board) = (test_dir.path("it.hold"), Board::new(ALL));
     let survivor = Child::run("survivor", || {
         let (hold, map) = scenario::open(&path, SHAPE);
         board.put(THERE, 1);

@@ -3,13 +3,12 @@
 //! A process is killed while it holds the directory's lock in the middle of a split. A second one, which cannot
 //! recover it, or cannot have the lock, splits segments of its own and fails. Then the fault ends, and others
 //! are killed with the lock of a segment whose split had failed. What was acknowledged must be there.
-#![cfg(feature = "steps")]
 
-use crate::support::ground::Ground;
 use crate::support::process::{Board, Child, End, until};
 use crate::support::scenario;
 use crate::support::script;
 use crate::support::shape::Shape;
+use crate::support::test_dir::TestDir;
 use commonhold::{Hold, steps};
 use nix::sys::signal::Signal;
 use std::path::Path;
@@ -77,8 +76,8 @@ fn sound(hold: &Hold) {
 }
 
 fn lose_nothing(shape: Shape, fault: &str) {
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
     let board = Board::new(ACKNOWLEDGED + KEYS as usize);
     drop(scenario::open(&path, shape));
     let survivor = Child::run("survivor", || write_with(fault, &path, shape, &board));

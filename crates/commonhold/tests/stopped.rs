@@ -4,14 +4,13 @@
 //! there, inside its critical section. Then readers that had opened the hold before, one writable handle
 //! and one read-only, read every key in every way and finish. Then the victim is continued, or killed,
 //! and everything is right and whole.
-#![cfg(feature = "steps")]
 
 use crate::support::expiry;
-use crate::support::ground::Ground;
 use crate::support::process::{Board, Child, End, until};
 use crate::support::scenario::{self, Scenario, word};
 use crate::support::script::{Expected, Op, read};
 use crate::support::shape::Shape;
+use crate::support::test_dir::TestDir;
 use commonhold::map::{Cursor, Map, MapOptions, Values};
 use commonhold::queue::QueueOptions;
 use commonhold::{ErrorKind, Hold, steps};
@@ -68,8 +67,8 @@ fn keep(path: &Path, scenario: &Scenario, board: &Board) {
 /// Whoever has to evict what a stopped one holds, and nothing else is left, waits for it as for any lock.
 #[test]
 fn eviction_waits_for_a_stopped_writer_only_if_nothing_else_is_left() {
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
     let hold = Hold::options().lock_timeout(Duration::from_millis(20)).create(&path).unwrap();
     let map = hold.maps().open_or_create("it", MapOptions::cache().max_entries(2)).unwrap();
     map.set("held", "1").unwrap();
@@ -118,8 +117,8 @@ fn right_or_gone(map: &Map, shape: Shape, script: &[Op]) {
 
 /// Returns false if the scenario does not pass the step so often.
 fn stop_at(scenario: &Scenario, step: &str, time: u32, then: Signal) -> bool {
-    let ground = Ground::memory();
-    let (path, board) = (ground.path("it.hold"), Board::new(word::ALL));
+    let test_dir = TestDir::memory();
+    let (path, board) = (test_dir.path("it.hold"), Board::new(word::ALL));
     let what = format!("'{}' stopped at {step}, time {time}, then {then}", scenario.name);
     let keeper = Child::run(format!("reader; {what}"), || keep(&path, scenario, &board));
     until("the hold is there", || board.get(word::ANSWER) == 1 || keeper.is_gone());
@@ -163,6 +162,7 @@ macro_rules! stopped {
 stopped! {
     readers_go_on_while_a_map_grows = "grow";
     readers_go_on_among_mixed_operations = "mixed";
+    readers_go_on_among_short_values = "mixed short";
     readers_go_on_among_large_values = "large";
     readers_go_on_among_batches = "many";
     readers_go_on_among_words = "words";
@@ -206,8 +206,8 @@ fn readers_go_on_while_a_recoverer_is_stopped() {
 }
 
 fn stop_recoverer(scenario: &Scenario, step: &str, recovering: &str) {
-    let ground = Ground::memory();
-    let (path, board) = (ground.path("it.hold"), Board::new(word::ALL));
+    let test_dir = TestDir::memory();
+    let (path, board) = (test_dir.path("it.hold"), Board::new(word::ALL));
     let what = format!("'{}' killed at {step}, recoverer stopped at {recovering}", scenario.name);
     let keeper = Child::run(format!("reader; {what}"), || keep(&path, scenario, &board));
     until("the hold is there", || board.get(word::ANSWER) == 1 || keeper.is_gone());
@@ -233,8 +233,8 @@ fn stop_recoverer(scenario: &Scenario, step: &str, recovering: &str) {
 
 #[test]
 fn removing_expired_pairs_waits_for_nobody() {
-    let ground = Ground::memory();
-    let path = ground.path("it.hold");
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
     Child::run("preparation", || {
         let map = expiry::open(&Hold::create(&path).unwrap()).unwrap();
         expiry::set_pairs(&map, 1).unwrap();
@@ -278,8 +278,8 @@ fn removing_expired_pairs_waits_for_nobody() {
 
 #[test]
 fn a_wait_for_a_stopped_process_can_end() {
-    let ground = Ground::memory();
-    let (path, shape) = (ground.path("it.hold"), Shape::General);
+    let test_dir = TestDir::memory();
+    let (path, shape) = (test_dir.path("it.hold"), Shape::General);
     let make = || Hold::open_or_create(&path).unwrap();
     let options = || QueueOptions::new(4, 8).queues(["free", "lost"]).orphans("lost");
     Child::run("preparation", || {

@@ -1,11 +1,14 @@
 //! Following a map: every change, once, in each key's order; positions; being lapped; the map's end.
 
 use crate::support::Dice;
-use crate::support::ground::Ground;
+#[cfg(feature = "steps")]
+use crate::support::process::End;
 use crate::support::process::{Board, Child, until};
 use crate::support::refused;
 use crate::support::shape::Shape;
+use crate::support::test_dir::TestDir;
 use commonhold::map::{Map, MapMode, MapOptions};
+use commonhold::raw::fit_stream;
 use commonhold::stream::{ChangeKind, Follower, StreamPosition};
 use commonhold::{ErrorKind, Hold};
 use nix::sys::signal::Signal;
@@ -14,12 +17,12 @@ use std::time::Duration;
 
 const SHAPES: [Shape; 4] = [Shape::General, Shape::Fixed(4, 4), Shape::Fixed(16, 16), Shape::Cache];
 
-fn make(shape: Shape, bytes: u64) -> (Ground, Hold, Map) {
-    let ground = Ground::memory();
-    let hold = Hold::create(ground.path("it.hold")).unwrap();
+fn make(shape: Shape, bytes: u64) -> (TestDir, Hold, Map) {
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
     let map = hold.maps().open_or_create("it", shape.options()).unwrap();
     assert!(hold.maps().begin_stream("it", bytes).unwrap());
-    (ground, hold, map)
+    (test_dir, hold, map)
 }
 
 /// What a follower has been told.
@@ -50,13 +53,14 @@ fn pairs(map: &Map) -> BTreeMap<Vec<u8>, Vec<u8>> {
 
 #[test]
 fn each_kind_of_change_is_in_the_stream() {
-    let ground = Ground::memory();
-    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
     let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
     map.set("before", "1").unwrap();
     refused(map.follow(), ErrorKind::NotFound, "no stream");
     assert!(hold.maps().begin_stream("it", 1).unwrap());
-    assert!(!hold.maps().begin_stream("it", 1 << 20).unwrap(), "it has one already");
+    assert!(!hold.maps().begin_stream("it", 0).unwrap(), "it has one already");
+    assert!(!hold.maps().begin_stream("it", 1 << 16).unwrap(), "it has this one already");
     let mut follower = map.follow().unwrap();
     assert_eq!(follower.try_recv().unwrap(), None);
 
@@ -105,8 +109,8 @@ fn each_kind_of_change_is_in_the_stream() {
 
 #[test]
 fn caches_report_evictions() {
-    let ground = Ground::memory();
-    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
     let map = hold.maps().open_or_create("it", MapOptions::cache().max_entries(10)).unwrap();
     hold.maps().begin_stream("it", 1 << 20).unwrap();
     let mut follower = map.follow().unwrap();
@@ -130,7 +134,7 @@ fn caches_report_evictions() {
 fn a_follower_has_what_the_map_has_in_every_mode() {
     for shape in SHAPES {
         // Smaller than what is told: the ring goes round many times.
-        let (_ground, hold, map) = make(shape, 1 << 16);
+        let (_test_dir, hold, map) = make(shape, 1 << 16);
         let (mut follower, mut told, mut dice) =
             (map.follow().unwrap(), Told::default(), Dice::new(1));
         for turn in 1..20_000u64 {
@@ -156,9 +160,9 @@ fn a_follower_has_what_the_map_has_in_every_mode() {
 #[test]
 fn a_follower_that_first_reads_the_map_misses_nothing() {
     for shape in SHAPES {
-        let (ground, hold, map) = make(shape, 32 << 20);
+        let (test_dir, hold, map) = make(shape, 32 << 20);
         let board = Board::new(1);
-        let path = ground.path("it.hold");
+        let path = test_dir.path("it.hold");
         let writers: Vec<Child> = (1..3u32)
             .map(|actor| {
                 Child::run("writer", || {
@@ -194,21 +198,21 @@ fn a_follower_that_first_reads_the_map_misses_nothing() {
 
 #[test]
 fn positions_are_kept_and_come_back_to() {
-    let (ground, hold, map) = make(Shape::General, 1 << 20);
+    let (test_dir, hold, map) = make(Shape::General, 1 << 20);
     let mut follower = map.follow().unwrap();
     map.set("a", "1").unwrap();
     map.set("b", "2").unwrap();
     assert_eq!(follower.recv().unwrap().key, b"a");
     let text = follower.position().to_string();
     Child::run("another process", || {
-        let map = Hold::open(ground.path("it.hold")).unwrap().maps().open("it").unwrap();
+        let map = Hold::open(test_dir.path("it.hold")).unwrap().maps().open("it").unwrap();
         let mut follower = map.follow_from(text.parse().unwrap()).unwrap();
         assert_eq!(follower.recv().unwrap().key, b"b");
         assert_eq!(follower.recv_timeout(Duration::from_millis(10)).unwrap(), None);
     })
     .finish();
     // Who may only read may follow.
-    let reader = Hold::options().read_only(true).open(ground.path("it.hold")).unwrap();
+    let reader = Hold::options().read_only(true).open(test_dir.path("it.hold")).unwrap();
     let mut reading = reader.maps().open("it").unwrap().follow_from(follower.position()).unwrap();
     assert_eq!(reading.recv().unwrap().key, b"b");
     assert_eq!(reading.recv_timeout(Duration::from_millis(10)).unwrap(), None);
@@ -230,7 +234,7 @@ fn positions_are_kept_and_come_back_to() {
     hold.maps().begin_stream("it", 1 << 20).unwrap();
     refused(map.follow_from(here), ErrorKind::Mismatch, "no position");
     // So has a copy of the hold.
-    let (stream, copy) = (map.follow().unwrap().position().stream, ground.path("copy.hold"));
+    let (stream, copy) = (map.follow().unwrap().position().stream, test_dir.path("copy.hold"));
     drop((reading, reader, follower, map));
     let path = hold.path().to_owned();
     hold.close().unwrap();
@@ -243,7 +247,7 @@ fn positions_are_kept_and_come_back_to() {
 
 #[test]
 fn a_follower_that_is_too_slow_gets_an_error() {
-    let (_ground, _hold, map) = make(Shape::General, 1 << 16);
+    let (_test_dir, _hold, map) = make(Shape::General, 1 << 16);
     let mut follower = map.follow().unwrap();
     let beginning = follower.position();
     for id in 0..5000u32 {
@@ -262,7 +266,7 @@ fn a_follower_that_is_too_slow_gets_an_error() {
 
 #[test]
 fn a_change_that_does_not_fit_is_a_gap() {
-    let (_ground, _hold, map) = make(Shape::General, 1 << 16);
+    let (_test_dir, _hold, map) = make(Shape::General, 1 << 16);
     let mut follower = map.follow().unwrap();
     map.set("large", vec![1; 20_000]).unwrap();
     map.set("small", vec![2; 10_000]).unwrap();
@@ -274,8 +278,8 @@ fn a_change_that_does_not_fit_is_a_gap() {
 
 #[test]
 fn a_follower_that_waits_is_woken() {
-    let (ground, hold, map) = make(Shape::General, 1 << 20);
-    let (path, board) = (ground.path("it.hold"), Board::new(1));
+    let (test_dir, hold, map) = make(Shape::General, 1 << 20);
+    let (path, board) = (test_dir.path("it.hold"), Board::new(1));
     let follower = Child::run("follower", || {
         let map = Hold::open(&path).unwrap().maps().open("it").unwrap();
         let mut follower = map.follow().unwrap();
@@ -298,8 +302,8 @@ fn a_follower_that_waits_is_woken() {
 
 #[test]
 fn followers_hold_up_nobody() {
-    let (ground, hold, map) = make(Shape::General, 1 << 16);
-    let path = ground.path("it.hold");
+    let (test_dir, hold, map) = make(Shape::General, 1 << 16);
+    let path = test_dir.path("it.hold");
     let followers: Vec<(Board, Child)> = (0..4)
         .map(|_| {
             let board = Board::new(1);
@@ -338,11 +342,10 @@ fn followers_hold_up_nobody() {
 
 #[test]
 fn a_stream_that_cannot_be_is_refused() {
-    let (_ground, hold, map) = make(Shape::General, 0);
+    let (_test_dir, hold, map) = make(Shape::General, 1);
     refused(hold.maps().begin_stream("none", 1 << 20), ErrorKind::NotFound, "none");
     refused(hold.maps().begin_stream("it", 1 << 40), ErrorKind::Invalid, "4 GiB");
-    assert!(!hold.maps().begin_stream("it", 1 << 32).unwrap());
-    let small = Ground::memory();
+    let small = TestDir::memory();
     let full = Hold::options().max_bytes(4 << 20).create(small.path("it.hold")).unwrap();
     full.maps().open_or_create("it", MapOptions::general()).unwrap();
     refused(full.maps().begin_stream("it", 64 << 20), ErrorKind::Full, "");
@@ -351,14 +354,13 @@ fn a_stream_that_cannot_be_is_refused() {
     drop(map);
 }
 
-#[cfg(feature = "steps")]
 #[test]
 fn a_stopped_writer_delays_the_writers_of_its_map_and_no_follower() {
-    let (ground, hold, map) = make(Shape::General, 1 << 20);
+    let (test_dir, hold, map) = make(Shape::General, 1 << 20);
     let mut follower = map.follow().unwrap();
     map.set("before", "1").unwrap();
     let mut victim = Child::run("writer", || {
-        let map = Hold::open(ground.path("it.hold")).unwrap().maps().open("it").unwrap();
+        let map = Hold::open(test_dir.path("it.hold")).unwrap().maps().open("it").unwrap();
         commonhold::steps::arm("stream.armed:stop").unwrap();
         map.set("stopped", "2").unwrap();
     });
@@ -366,7 +368,7 @@ fn a_stopped_writer_delays_the_writers_of_its_map_and_no_follower() {
     assert_eq!(follower.recv().unwrap().key, b"before");
     assert_eq!(follower.try_recv().unwrap(), None);
     let patient = Hold::options().lock_timeout(Duration::from_millis(50));
-    let other = patient.open(ground.path("it.hold")).unwrap().maps().open("it").unwrap();
+    let other = patient.open(test_dir.path("it.hold")).unwrap().maps().open("it").unwrap();
     for n in 0..20u32 {
         // Whichever lock it waits for.
         refused(other.set(n.to_le_bytes(), ""), ErrorKind::TimedOut, "stopped?");
@@ -383,14 +385,52 @@ fn a_stopped_writer_delays_the_writers_of_its_map_and_no_follower() {
     assert!(report.ok && report.allocated == report.reachable, "{report:?}");
 }
 
-#[cfg(feature = "steps")]
+#[test]
+fn a_stream_of_another_size_begins_again() {
+    for bytes in [1 << 18, 1 << 22] {
+        let (_test_dir, hold, map) = make(Shape::General, 1 << 20);
+        map.set("before", "1").unwrap();
+        let (mut follower, feed) = (map.follow().unwrap(), map.follow().unwrap().into_feed());
+        let position = follower.position();
+        map.set("unread", "2").unwrap();
+        assert!(hold.maps().begin_stream("it", bytes).unwrap());
+        refused(follower.try_recv(), ErrorKind::Lapped, "another size");
+        refused(follower.end(), ErrorKind::Lapped, "another size");
+        refused(feed.pending(u64::MAX, 100), ErrorKind::Lapped, "another size");
+        refused(map.follow_from(position), ErrorKind::Mismatch, "no position");
+        let mut follower = map.follow().unwrap();
+        assert_eq!(follower.lag_bytes().unwrap(), (0, bytes));
+        assert_eq!(map.get("unread").unwrap().as_deref(), Some(&b"2"[..]));
+        map.set("behind", "3").unwrap();
+        assert_eq!(follower.try_recv().unwrap().unwrap().key, b"behind");
+        assert!(!hold.maps().begin_stream("it", bytes).unwrap());
+        let report = hold.check().unwrap();
+        assert!(report.ok && report.allocated == report.reachable, "{report:?}");
+    }
+}
+
+#[test]
+fn a_stream_becomes_large_enough_for_the_largest_change() {
+    let (_test_dir, hold, map) = make(Shape::General, 1 << 16);
+    assert!(!fit_stream(&map).unwrap());
+    map.set("large", vec![7; 1 << 18]).unwrap();
+    map.set("larger", vec![7; 1 << 19]).unwrap();
+    map.set("large", vec![8; 1 << 18]).unwrap();
+    assert!(fit_stream(&map).unwrap());
+    assert!(!fit_stream(&map).unwrap());
+    let mut follower = map.follow().unwrap();
+    map.set("larger", vec![9; 1 << 19]).unwrap();
+    assert_eq!(follower.try_recv().unwrap().unwrap().kind, ChangeKind::Set);
+    assert!(hold.check().unwrap().ok);
+}
+
 #[test]
 fn a_check_while_a_stream_begins_finds_nothing_wrong() {
-    let ground = Ground::memory();
-    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
     let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
     let mut beginner = Child::run("beginner", || {
-        let hold = Hold::open(ground.path("it.hold")).unwrap();
+        let hold = Hold::open(test_dir.path("it.hold")).unwrap();
         commonhold::steps::arm("stream.claimed-memory:stop").unwrap();
         assert!(hold.maps().begin_stream("it", 1 << 20).unwrap());
     });
@@ -406,7 +446,6 @@ fn a_check_while_a_stream_begins_finds_nothing_wrong() {
 
 /// The writer has its segment's lock and is about to ask whether the hold is frozen. The process
 /// that begins the stream has seen that lock free before.
-#[cfg(feature = "steps")]
 #[test]
 fn a_change_that_meets_the_beginning_of_a_stream_is_in_it() {
     for options in [MapOptions::general(), MapOptions::fixed(3, 3), MapOptions::fixed(3, 20)] {
@@ -414,29 +453,28 @@ fn a_change_that_meets_the_beginning_of_a_stream_is_in_it() {
     }
 }
 
-#[cfg(feature = "steps")]
 fn change_that_meets_the_beginning_of_a_stream(options: MapOptions) {
     let padded = |text: &str| match options.mode() {
         MapMode::Fixed { value_bytes: bytes, .. } => format!("{text:0$}", bytes as usize),
         _ => text.to_owned(),
     };
-    let (ground, board) = (Ground::memory(), Board::new(1));
-    let hold = Hold::create(ground.path("it.hold")).unwrap();
+    let (test_dir, board) = (TestDir::memory(), Board::new(1));
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
     let map = hold.maps().open_or_create("it", options.clone()).unwrap();
     map.set("key", padded("old")).unwrap();
     let mut writer = Child::run("writer", || {
-        let hold = Hold::open(ground.path("it.hold")).unwrap();
+        let hold = Hold::open(test_dir.path("it.hold")).unwrap();
         let map = hold.maps().open("it").unwrap();
         // The first change finds memory; the next one takes the short way.
         map.set("key", padded("hot")).unwrap();
         board.put(0, 1);
         until("the hold is frozen", || board.get(0) == 2);
-        commonhold::steps::arm("write.locked:stop").unwrap();
+        commonhold::steps::arm("short.locked:stop").unwrap();
         map.set("key", padded("new")).unwrap();
     });
     until("the writer is warm", || board.get(0) == 1 || writer.is_gone());
     let mut beginner = Child::run("beginner", || {
-        let hold = Hold::open(ground.path("it.hold")).unwrap();
+        let hold = Hold::open(test_dir.path("it.hold")).unwrap();
         commonhold::steps::arm("stream.frozen:stop").unwrap();
         assert!(hold.maps().begin_stream("it", 1 << 20).unwrap());
     });
@@ -450,4 +488,48 @@ fn change_that_meets_the_beginning_of_a_stream(options: MapOptions) {
     writer.finish();
     let frame = follower.try_recv().unwrap().expect("the change is not in the stream");
     assert_eq!((frame.key, frame.value), (&b"key"[..], padded("new").as_bytes()));
+}
+
+/// The next beginning of the stream gives it the size that it had.
+#[test]
+#[cfg(feature = "steps")]
+fn a_resizing_that_is_killed_leaves_the_size() {
+    for step in ["stream.renumbered", "block.unlinked", "stream.ended", "stream.linked"] {
+        let (test_dir, hold, map) = make(Shape::General, 1 << 17);
+        let mut victim = Child::run(step, || {
+            commonhold::steps::arm(&format!("{step}:kill")).unwrap();
+            let hold = Hold::open(test_dir.path("it.hold")).unwrap();
+            hold.maps().begin_stream("it", 1 << 18).unwrap();
+        });
+        assert_eq!(victim.wait(), End::By(Signal::SIGKILL), "{step}");
+        map.set("a", "1").unwrap();
+        hold.maps().begin_stream("it", 0).unwrap();
+        let bytes = map.stat().unwrap().stream.unwrap().bytes;
+        assert!([1 << 17, 1 << 18].contains(&bytes), "{step}: {bytes}");
+        let mut follower = map.follow().unwrap();
+        map.set("b", "2").unwrap();
+        assert_eq!(follower.recv().unwrap().key, b"b", "{step}");
+        // The next map in this root has a size of its own.
+        assert!(hold.maps().drop("it").unwrap());
+        let map = hold.maps().create("it", MapOptions::general()).unwrap();
+        hold.maps().begin_stream("it", 0).unwrap();
+        assert_eq!(map.stat().unwrap().stream.unwrap().bytes, 64 << 20, "{step}");
+        assert!(hold.check().unwrap().ok, "{step}");
+    }
+}
+
+/// Nothing fails any more once the old stream has ended.
+#[test]
+#[cfg(feature = "steps")]
+fn a_resizing_that_fails_leaves_the_stream() {
+    let (test_dir, _hold, map) = make(Shape::General, 1 << 17);
+    for call in 1..4 {
+        Child::run("resizing", || {
+            let hold = Hold::open(test_dir.path("it.hold")).unwrap();
+            commonhold::steps::arm_fault(&format!("os.random:EPERM:once:{call}")).unwrap();
+            let _ = hold.maps().begin_stream("it", 1 << (17 + call));
+        })
+        .finish();
+        map.follow().unwrap();
+    }
 }

@@ -2,7 +2,7 @@
 
 #![cfg(all(feature = "serde", feature = "bytemuck"))]
 
-use crate::support::ground::Ground;
+use crate::support::test_dir::TestDir;
 use commonhold::map::{
     Bytes, CacheOptions, Codec, I64, Json, List, MapOptions, Pod, Text, TypedMap, U64,
 };
@@ -10,10 +10,10 @@ use commonhold::{ErrorKind, Hold};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-fn hold() -> (Ground, Hold) {
-    let ground = Ground::memory();
-    let hold = Hold::create(ground.path("it.hold")).unwrap();
-    (ground, hold)
+fn hold() -> (TestDir, Hold) {
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
+    (test_dir, hold)
 }
 
 fn general<K: Codec, V: Codec>(hold: &Hold, name: &str) -> TypedMap<K, V> {
@@ -22,7 +22,7 @@ fn general<K: Codec, V: Codec>(hold: &Hold, name: &str) -> TypedMap<K, V> {
 
 #[test]
 fn every_operation_is_that_of_the_map() {
-    let (_ground, hold) = hold();
+    let (_test_dir, hold) = hold();
     let ages: TypedMap<Text, U64> = general(&hold, "ages");
     let uid = ages.set("anna", 41).unwrap();
     assert_eq!(ages.uid("anna").unwrap(), Some(uid));
@@ -56,7 +56,7 @@ fn every_operation_is_that_of_the_map() {
 
 #[test]
 fn an_error_of_the_closure_ends_an_update() {
-    let (_ground, hold) = hold();
+    let (_test_dir, hold) = hold();
     let map: TypedMap<Text, I64> = general(&hold, "it");
     map.set("n", -1).unwrap();
     let failed = map.try_update("n", |_| Err(commonhold::Error::new(ErrorKind::Busy, "no")));
@@ -66,7 +66,7 @@ fn an_error_of_the_closure_ends_an_update() {
 
 #[test]
 fn codecs_write_what_other_languages_read() {
-    let (_ground, hold) = hold();
+    let (_test_dir, hold) = hold();
     let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
     map.typed::<Text, U64>().set("n", 258).unwrap();
     assert_eq!(map.get("n").unwrap().unwrap(), 258u64.to_le_bytes());
@@ -87,7 +87,7 @@ fn codecs_write_what_other_languages_read() {
 
 #[test]
 fn an_unreadable_value_is_an_error_that_names_the_codec() {
-    let (_ground, hold) = hold();
+    let (_test_dir, hold) = hold();
     let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
     map.set("key", [0xff, 0xfe]).unwrap();
     let kinds = [
@@ -111,7 +111,7 @@ fn an_unreadable_value_is_an_error_that_names_the_codec() {
 
 #[test]
 fn typed_caches_let_pairs_expire() {
-    let (_ground, hold) = hold();
+    let (_test_dir, hold) = hold();
     let cache = hold.maps().open_or_create("it", CacheOptions::new()).unwrap();
     let cache = cache.typed::<Text, Text>();
     cache.set_with_ttl("a", "1", Duration::from_millis(1)).unwrap();

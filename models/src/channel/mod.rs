@@ -34,7 +34,7 @@ pub enum Role {
     Producer,
     /// Goes on where a dead producer stopped.
     Successor,
-    /// Receives so many messages, then leaves. From the oldest kept, or from now.
+    /// Receives this many messages, then leaves. From the oldest kept, or from now.
     Consumer {
         /// Whom it keeps waiting.
         policy: Policy,

@@ -38,14 +38,14 @@ pub fn lossy() -> Channel {
     Channel::new(&[0, 2, 2, 0, 1], &roles)
 }
 
-/// Who may miss messages, beside a reservation that is cancelled.
+/// A consumer that may miss messages, and a reservation that is cancelled.
 #[must_use]
 pub fn cancel() -> Channel {
     let roles = [Producer, Successor, consumer(Lossy, true, 9)];
     Channel { cancel: Some(3), ..Channel::new(&[0, 2, 0, 1, 0], &roles) }
 }
 
-/// Who is dropped when it is too slow, beside one who is not.
+/// A consumer that is dropped when it is too slow, and one that is not.
 #[must_use]
 pub fn patient() -> Channel {
     let roles = [Producer, consumer(Patient, true, 9), consumer(Lossless, false, 2)];

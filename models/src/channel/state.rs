@@ -1,4 +1,4 @@
-//! Everything that the channel's model knows: the ring, the words beside it, who does what, and what is remembered
+//! Everything that the channel's model knows: the ring, its other words, the state of each process, and what is remembered
 //! only to check.
 //!
 //! Invariant: positions count cells from the beginning of time; a ring's cell is a position modulo [`RING`].

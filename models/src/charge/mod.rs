@@ -13,6 +13,7 @@
 pub mod scenarios;
 
 use crate::explorer::{Model, Status};
+use crate::scenario::Scenario;
 
 /// The most processes.
 pub const PROCESSES: usize = 4;
@@ -133,35 +134,13 @@ pub struct State {
     procs: [Proc; PROCESSES],
 }
 
-/// A scenario: who is there, and what is broken.
-#[derive(Clone, Debug)]
-pub struct Charging {
-    /// What each process is there for.
-    pub roles: Vec<Role>,
-    /// What to get wrong.
-    pub broken: Option<Break>,
-}
+/// A scenario: a role for each process.
+pub type Charging = Scenario<Role, Break>;
 
 impl Charging {
-    /// A sound scenario.
-    #[must_use]
-    pub fn new(roles: &[Role]) -> Self {
-        Charging { roles: roles.to_vec(), broken: None }
-    }
-
-    /// The same scenario with something broken.
-    #[must_use]
-    pub fn broken(&self, broken: Break) -> Self {
-        Charging { broken: Some(broken), ..self.clone() }
-    }
-
-    fn breaks(&self, what: Break) -> bool {
-        self.broken == Some(what)
-    }
-
     /// The change that a writer is at.
     fn change(&self, state: &State, process: usize) -> Option<(u8, i8)> {
-        match &self.roles[process] {
+        match &self.parts[process] {
             Role::Writer(changes) => changes.get(usize::from(state.procs[process].change)).copied(),
             Role::Recoverer => None,
         }
@@ -184,7 +163,7 @@ impl Charging {
     }
 
     fn next_change(&self, state: &State, process: usize) -> At {
-        let Role::Writer(changes) = &self.roles[process] else { return At::Byte };
+        let Role::Writer(changes) = &self.parts[process] else { return At::Byte };
         let next = usize::from(state.procs[process].change) + 1;
         if next < changes.len() { At::Look } else { At::Done }
     }
@@ -283,7 +262,7 @@ impl Charging {
     /// False if there is nobody to recover yet.
     fn step_recovery(&self, state: &mut State, process: usize) -> bool {
         let Some(dead) = state.procs[process].recovering.map(usize::from) else {
-            let found = (0..self.roles.len())
+            let found = (0..self.parts.len())
                 .find(|&p| state.dead[p] && !state.recovered[p] && state.bytes[p].is_none());
             if let Some(found) = found {
                 state.bytes[found] = Some(process as u8);
@@ -292,8 +271,8 @@ impl Charging {
                 return true;
             }
             let ended =
-                |p: usize| self.roles[p] == Role::Recoverer || state.procs[p].at == At::Done;
-            let over = (0..self.roles.len()).all(ended);
+                |p: usize| self.parts[p] == Role::Recoverer || state.procs[p].at == At::Done;
+            let over = (0..self.parts.len()).all(ended);
             state.procs[process].at = if over { At::Done } else { At::Byte };
             return over;
         };
@@ -344,7 +323,7 @@ impl Model for Charging {
     fn initial(&self) -> State {
         let total = Total { amount: 0, name: (0, 0) };
         let proc = |p: usize| Proc {
-            at: match self.roles.get(p) {
+            at: match self.parts.get(p) {
                 Some(Role::Writer(_)) => At::Look,
                 Some(Role::Recoverer) => At::Byte,
                 None => At::Done,
@@ -369,7 +348,7 @@ impl Model for Charging {
     }
 
     fn processes(&self) -> usize {
-        self.roles.len()
+        self.parts.len()
     }
 
     fn status(&self, state: &State, process: usize) -> Status {
@@ -407,9 +386,9 @@ impl Model for Charging {
     fn at_rest(&self, state: &State) -> Result<(), String> {
         let mut state = state.clone();
         // Somebody comes along and recovers who is left.
-        let last = self.roles.len() - 1;
+        let last = self.parts.len() - 1;
         state.procs[last].at = At::Byte;
-        while (0..self.roles.len()).any(|p| state.dead[p] && !state.recovered[p]) {
+        while (0..self.parts.len()).any(|p| state.dead[p] && !state.recovered[p]) {
             self.step(&mut state, last);
         }
         for (total, sum) in state.totals.iter().zip(state.sums) {

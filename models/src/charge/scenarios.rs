@@ -12,25 +12,25 @@ fn writer(changes: &[(u8, i8)]) -> Role {
 /// Two writers of one map, one of them twice; somebody recovers.
 #[must_use]
 pub fn one_map() -> Charging {
-    Charging::new(&[writer(&[(0, 1), (0, 3)]), writer(&[(0, 5)]), Role::Recoverer])
+    Charging::roles(&[writer(&[(0, 1), (0, 3)]), writer(&[(0, 5)]), Role::Recoverer])
 }
 
 /// Writers of the map that one changes before and after another map.
 #[must_use]
 pub fn two_maps() -> Charging {
-    Charging::new(&[writer(&[(0, 1), (1, 3), (0, 9)]), writer(&[(0, 5)]), Role::Recoverer])
+    Charging::roles(&[writer(&[(0, 1), (1, 3), (0, 9)]), writer(&[(0, 5)]), Role::Recoverer])
 }
 
 /// Three writers, and nobody who recovers them until all have ended.
 #[must_use]
 pub fn three_writers() -> Charging {
-    Charging::new(&[writer(&[(0, 1)]), writer(&[(0, 3), (0, -3)]), writer(&[(0, 9)])])
+    Charging::roles(&[writer(&[(0, 1)]), writer(&[(0, 3), (0, -3)]), writer(&[(0, 9)])])
 }
 
 /// Two recoverers, either of which may die.
 #[must_use]
 pub fn two_recoverers() -> Charging {
-    Charging::new(&[writer(&[(0, 1)]), writer(&[(0, 3)]), Role::Recoverer, Role::Recoverer])
+    Charging::roles(&[writer(&[(0, 1)]), writer(&[(0, 3)]), Role::Recoverer, Role::Recoverer])
 }
 
 /// Every scenario with its name and the most kills that it bears.

@@ -20,7 +20,7 @@ pub use recover::{ClaimAt, RecoverAt};
 pub use state::*;
 pub use take::{LockAt, UnlockAt};
 
-use crate::explorer::{Model, Status};
+use crate::explorer::{Model, Status, run_alone};
 use crate::participants::Who;
 
 /// One thing that a process is asked to do.
@@ -149,24 +149,23 @@ impl Locks {
             Some(Op::Claim(slot)) => At::Claim(slot, ClaimAt::Say),
             None => At::Exit(false),
         };
-        state.go(process, at)
+        state.procs.go(process, at)
     }
 
     /// Ends the entry of the script.
     fn finish(state: &mut State, process: usize) -> bool {
         state.procs[process].op += 1;
-        state.go(process, At::Next)
+        state.procs.go(process, At::Next)
     }
 
     fn step_exit(state: &mut State, process: usize, ended: bool) -> bool {
         let slot = state.procs[process].who.slot as usize;
         if !ended {
             state.end_generation(slot);
-            return state.go(process, At::Exit(true));
+            return state.procs.go(process, At::Exit(true));
         }
         state.slots.release_bytes_of(process);
-        state.procs[process].gone = true;
-        state.procs[process].stack.clear();
+        state.procs[process].leave();
         true
     }
 }
@@ -176,12 +175,8 @@ impl Model for Locks {
 
     fn initial(&self) -> State {
         let claims = |s: &&Vec<Op>| matches!(s.first(), Some(Op::Claim(_)));
-        let mut state = State::new(self.scripts.iter().take_while(|s| !claims(s)).count());
-        for (p, proc) in state.procs.iter_mut().enumerate() {
-            proc.gone = p >= self.scripts.len();
-            proc.stack.push(At::Next);
-        }
-        state
+        let live = self.scripts.iter().take_while(|s| !claims(s)).count();
+        State::new(live, self.scripts.len())
     }
 
     fn processes(&self) -> usize {
@@ -230,7 +225,7 @@ impl Model for Locks {
 impl Locks {
     /// The next step of a process.
     fn step_on(&self, state: &mut State, process: usize) -> bool {
-        match *state.procs[process].stack.last().expect("a process does something") {
+        match state.procs.now(process) {
             At::Next => self.begin(state, process),
             At::Lock(at) => self.step_lock(state, process, at),
             At::Unlock(at) => self.step_unlock(state, process, at),
@@ -245,12 +240,7 @@ impl Locks {
     fn sweep_at_rest(&self, mut state: State) -> Result<(), String> {
         let sweeper = PROCESSES - 1;
         state.procs[sweeper].gone = false;
-        while state.procs[sweeper].op == 0 {
-            if !self.step_on(&mut state, sweeper) {
-                return Err("the sweeper waits forever".into());
-            }
-            state.judge()?;
-        }
+        run_alone(self, &mut state, sweeper, |state| state.procs[sweeper].op > 0)?;
         let in_use = state.slots.0.iter().any(|slot| slot.used || slot.byte.is_some());
         if state.word != Word::default() || state.dirty.is_some() || in_use {
             return Err("something is held or half done at rest".into());

@@ -97,10 +97,10 @@ impl Locks {
                 if *word == own || self.breaks(Break::ClearsByStore) && !claims {
                     *word = Some((who.generation, None));
                 }
-                return state.done(process);
+                return state.procs.done(process);
             }
         };
-        state.go(process, At::Recover(who, next))
+        state.procs.go(process, At::Recover(who, next))
     }
 
     /// Gets the right to act as the dead, or not.
@@ -115,14 +115,14 @@ impl Locks {
                     false => state.recoverer(who).is_some(),
                 };
                 match respected {
-                    true => return state.done(process),
+                    true => return state.procs.done(process),
                     false => R::Ask(state.said[slot]),
                 }
             }
-            R::Ask(_) if !state.left(who) => return state.done(process),
+            R::Ask(_) if !state.left(who) => return state.procs.done(process),
             R::Ask(before) if self.breaks(Break::NoWord) => R::Check(before),
             R::Ask(before) => R::Name(before),
-            R::Name(before) if state.said[slot] != before => return state.done(process),
+            R::Name(before) if state.said[slot] != before => return state.procs.done(process),
             R::Name(before) => {
                 state.said[slot] = own;
                 if self.breaks(Break::AsksFirst) { self.first() } else { R::Check(before) }
@@ -141,11 +141,11 @@ impl Locks {
                 if state.said[slot] == own {
                     state.said[slot] = before;
                 }
-                return state.done(process);
+                return state.procs.done(process);
             }
             _ => unreachable!("{at:?} does not begin"),
         };
-        state.go(process, At::Recover(who, next))
+        state.procs.go(process, At::Recover(who, next))
     }
 
     /// Where recovering begins.
@@ -186,15 +186,14 @@ impl Locks {
     }
 
     pub(super) fn step_sweep(state: &mut State, process: usize, slot: u8) -> bool {
-        let Some(entry) = state.slots.0.get(slot as usize).copied() else {
+        if usize::from(slot) == state.slots.0.len() {
             return Self::finish(state, process);
-        };
-        state.go(process, At::Sweep(slot + 1));
-        if entry.used && entry.byte.is_none() {
-            let who = Who { slot, generation: entry.generation };
-            return state.call(process, At::Recover(who, RecoverAt::Look));
         }
-        true
+        state.procs.go(process, At::Sweep(slot + 1));
+        match state.slots.dead(slot) {
+            Some(dead) => state.procs.call(process, At::Recover(dead, RecoverAt::Look)),
+            None => true,
+        }
     }
 
     pub(super) fn step_claim(
@@ -234,10 +233,10 @@ impl Locks {
                 }
             }
             ClaimAt::Recover => {
-                state.go(process, At::Claim(slot, ClaimAt::Tag));
+                state.procs.go(process, At::Claim(slot, ClaimAt::Tag));
                 if state.slots.0[index].used {
                     let who = state.slots.who(index);
-                    return state.call(process, At::Recover(who, RecoverAt::Check(None)));
+                    return state.procs.call(process, At::Recover(who, RecoverAt::Check(None)));
                 }
                 return true;
             }
@@ -249,6 +248,6 @@ impl Locks {
                 return Self::finish(state, process);
             }
         };
-        state.go(process, At::Claim(slot, next))
+        state.procs.go(process, At::Claim(slot, next))
     }
 }

@@ -1,8 +1,10 @@
 //! What the lock model remembers: the word, who sleeps on it, participants, processes.
 //!
-//! Invariant: everything outside [`Proc`], the sleepers and `wrong` is memory of the hold and survives a kill.
+//! Invariant: everything outside [`Processes`], the sleepers and `wrong` is memory of the hold and survives a kill.
 
+use super::At;
 use crate::participants::{Slots, Who};
+use crate::processes::Processes;
 use arrayvec::ArrayVec;
 
 /// Processes, the one that sweeps at the end included.
@@ -40,19 +42,6 @@ impl Wrong {
     }
 }
 
-/// A process: the private state that a kill destroys.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Proc {
-    /// Its participant.
-    pub who: Who,
-    /// Next entry of its script.
-    pub op: u8,
-    /// Killed, or done with everything.
-    pub gone: bool,
-    /// What it is doing, innermost last.
-    pub stack: ArrayVec<super::At, 3>,
-}
-
 /// Everything.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct State {
@@ -69,7 +58,7 @@ pub struct State {
     /// The kernel's queue of sleepers on the word.
     pub sleepers: ArrayVec<u8, PROCESSES>,
     /// The processes.
-    pub procs: [Proc; PROCESSES],
+    pub procs: Processes<At, (), PROCESSES, 3>,
     /// Whether the process that may be stopped is.
     pub stopped: bool,
     /// Whether patience has ended.
@@ -79,46 +68,22 @@ pub struct State {
 }
 
 impl State {
-    /// The lock is free; `live` processes are participants.
+    /// The lock is free; of `count` processes `live` are participants.
     #[must_use]
-    pub fn new(live: usize) -> Self {
+    pub fn new(live: usize, count: usize) -> Self {
         let slots = Slots::new(live);
-        let proc = |p: usize| Proc {
-            who: slots.who(p.min(SLOTS - 1)),
-            op: 0,
-            gone: false,
-            stack: ArrayVec::new(),
-        };
         State {
             said: [None; SLOTS],
             listed: [false; SLOTS],
             word: Word::default(),
             dirty: None,
             sleepers: ArrayVec::new(),
-            procs: std::array::from_fn(proc),
+            procs: Processes::new(count, At::Next, |p| slots.who(p.min(SLOTS - 1))),
             stopped: false,
             late: false,
             wrong: None,
             slots,
         }
-    }
-
-    /// Replaces what `process` is doing.
-    pub fn go(&mut self, process: usize, at: impl Into<super::At>) -> bool {
-        *self.procs[process].stack.last_mut().expect("a process does something") = at.into();
-        true
-    }
-
-    /// Does `at` first, then goes on.
-    pub fn call(&mut self, process: usize, at: impl Into<super::At>) -> bool {
-        self.procs[process].stack.push(at.into());
-        true
-    }
-
-    /// Ends what `process` is doing and goes on with what is below.
-    pub fn done(&mut self, process: usize) -> bool {
-        self.procs[process].stack.pop();
-        true
     }
 
     /// Notes what `process` must not have done.
@@ -130,10 +95,7 @@ impl State {
     pub fn kill(&mut self, process: usize) {
         self.slots.release_bytes_of(process);
         self.sleepers.retain(|p| usize::from(*p) != process);
-        let proc = &mut self.procs[process];
-        // The dead remember nothing: states that differ only in that are the same.
-        (proc.gone, proc.op) = (true, 0);
-        proc.stack.clear();
+        self.procs[process].kill();
     }
 
     /// # Errors
@@ -177,7 +139,7 @@ impl State {
     pub fn wake_one(&mut self) {
         if !self.sleepers.is_empty() {
             let process = self.sleepers.remove(0);
-            self.go(usize::from(process), super::LockAt::Look);
+            self.procs.go(usize::from(process), super::LockAt::Look);
         }
     }
 

@@ -58,7 +58,7 @@ impl Locks {
         match at {
             LockAt::List => {
                 state.listed[me.slot as usize] = true;
-                state.go(process, LockAt::Fast)
+                state.procs.go(process, LockAt::Fast)
             }
             LockAt::Fast => self.exchange(state, process, Word::default(), false),
             LockAt::Take(seen) => {
@@ -70,7 +70,7 @@ impl Locks {
             LockAt::Flag(_) | LockAt::Wait(_) | LockAt::Asleep => self.sleep(state, process, at),
             LockAt::ListLate => {
                 state.listed[me.slot as usize] = true;
-                state.go(process, UnlockAt::Enter)
+                state.procs.go(process, UnlockAt::Enter)
             }
         }
     }
@@ -78,12 +78,12 @@ impl Locks {
     /// Compare-and-swap of the word for oneself.
     fn exchange(&self, state: &mut State, process: usize, seen: Word, waiters: bool) -> bool {
         if state.word != seen {
-            return state.go(process, LockAt::Look);
+            return state.procs.go(process, LockAt::Look);
         }
         state.word = Word { owner: Some(state.procs[process].who), waiters };
         match self.breaks(Break::ListsAfterLock) {
-            true => state.go(process, LockAt::ListLate),
-            false => state.go(process, UnlockAt::Enter),
+            true => state.procs.go(process, LockAt::ListLate),
+            false => state.procs.go(process, UnlockAt::Enter),
         }
     }
 
@@ -103,13 +103,13 @@ impl Locks {
                 LockAt::Take(seen)
             }
             LockAt::AskTag(seen) | LockAt::AskByte(seen) => {
-                state.go(process, LockAt::Again(seen));
-                return state.call(process, At::Recover(owner(seen), RecoverAt::Look));
+                state.procs.go(process, LockAt::Again(seen));
+                return state.procs.call(process, At::Recover(owner(seen), RecoverAt::Look));
             }
             LockAt::Again(seen) if state.word.owner == seen.owner => LockAt::Flag(seen),
             _ => LockAt::Look,
         };
-        state.go(process, next)
+        state.procs.go(process, next)
     }
 
     fn sleep(&self, state: &mut State, process: usize, at: LockAt) -> bool {
@@ -118,8 +118,8 @@ impl Locks {
                 return match self.broken {
                     Some(Break::TakesOnGivingUp) => self.exchange(state, process, seen, true),
                     Some(Break::RecoversOnGivingUp) if state.left(owner(seen)) => {
-                        state.go(process, LockAt::Look);
-                        state.call(process, At::Recover(owner(seen), RecoverAt::Listed))
+                        state.procs.go(process, LockAt::Look);
+                        state.procs.call(process, At::Recover(owner(seen), RecoverAt::Listed))
                     }
                     _ => self.give_up(state, process),
                 };
@@ -142,7 +142,7 @@ impl Locks {
             }
             _ => LockAt::Look,
         };
-        state.go(process, next)
+        state.procs.go(process, next)
     }
 
     pub(super) fn step_unlock(&self, state: &mut State, process: usize, at: UnlockAt) -> bool {
@@ -181,7 +181,7 @@ impl Locks {
                 return Self::finish(state, process);
             }
         };
-        state.go(process, next)
+        state.procs.go(process, next)
     }
 }
 

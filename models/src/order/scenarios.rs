@@ -61,7 +61,7 @@ pub fn all() -> Vec<(&'static str, Order)> {
     vec![
         ("make, split, drop", Order::new(&[0, 1, 2], &[make(), split(0), drop_map()])),
         ("two drops and a split", Order::new(&[0, 1, 2], &[drop_map(), split(0), drop_map()])),
-        ("double beside threads", Order::new(&[0, 0, 1], &[split(0), make(), double(1)])),
-        ("drop beside threads", Order::new(&[0, 0, 1, 2], &[drop_map(), make(), split(0), make()])),
+        ("double with threads", Order::new(&[0, 0, 1], &[split(0), make(), double(1)])),
+        ("drop with threads", Order::new(&[0, 0, 1, 2], &[drop_map(), make(), split(0), make()])),
     ]
 }

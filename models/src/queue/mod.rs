@@ -19,14 +19,15 @@ mod state;
 pub use recover::RecoverAt;
 pub use state::*;
 
-use crate::explorer::{Model, Status};
+use crate::explorer::{Model, Status, run_alone};
 use crate::participants::Who;
+use crate::processes::Process;
 use moves::{Move, MoveAt};
 
 /// One thing that a thread is asked to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Pulls at most so many elements from a queue.
+    /// Pulls at most this many elements from a queue.
     Pull(u8, u8),
     /// Pushes all that it has in flight to a queue.
     Push(u8),
@@ -132,20 +133,20 @@ impl Queues {
         let lane = thread as u8;
         match self.op(state, thread) {
             Some(Op::Pull(queue, max)) => {
-                state.go(thread, At::Moved(false));
+                state.threads.go(thread, At::Moved(false));
                 let mv = Move { who, lane, lock: (queue, false), max };
                 self.begin_move(state, thread, mv)
             }
-            Some(Op::Push(_)) if state.threads[thread].in_flight.is_empty() => {
+            Some(Op::Push(_)) if state.threads[thread].own.in_flight.is_empty() => {
                 finish(state, thread)
             }
             Some(Op::Push(queue)) => {
-                state.threads[thread].moving = state.threads[thread].in_flight.clone();
-                state.go(thread, At::Moved(true));
+                state.threads[thread].own.moving = state.threads[thread].own.in_flight.clone();
+                state.threads.go(thread, At::Moved(true));
                 let mv = Move { who, lane, lock: (queue, true), max: 0 };
                 self.begin_move(state, thread, mv)
             }
-            Some(Op::Sweep) => state.go(thread, At::Sweep(0)),
+            Some(Op::Sweep) => state.threads.go(thread, At::Sweep(0)),
             None => {
                 state.threads[thread].gone = true;
                 true
@@ -156,12 +157,12 @@ impl Queues {
 
 fn finish(state: &mut State, thread: usize) -> bool {
     state.threads[thread].op += 1;
-    state.go(thread, At::Next)
+    state.threads.go(thread, At::Next)
 }
 
 /// What was moved is in flight, or no longer.
 fn moved(state: &mut State, thread: usize, push: bool) -> bool {
-    let own = &mut state.threads[thread];
+    let own = &mut state.threads[thread].own;
     let moving = std::mem::take(&mut own.moving);
     if push {
         own.in_flight.clear();
@@ -175,12 +176,11 @@ fn sweep(state: &mut State, thread: usize, slot: u8) -> bool {
     if usize::from(slot) == SLOTS {
         return finish(state, thread);
     }
-    state.go(thread, At::Sweep(slot + 1));
-    let who = state.slots.who(slot.into());
-    if state.slots.0[usize::from(slot)].used && !state.slots.alive(who) {
-        return state.call(thread, At::Recover(who, RecoverAt::Byte));
+    state.threads.go(thread, At::Sweep(slot + 1));
+    match state.slots.dead(slot) {
+        Some(dead) => state.threads.call(thread, At::Recover(dead, RecoverAt::Byte)),
+        None => true,
     }
-    true
 }
 
 impl Model for Queues {
@@ -207,7 +207,7 @@ impl Model for Queues {
         if let Some(event) = thread.checked_sub(THREADS) {
             return patience::happens(state, event);
         }
-        match *state.threads[thread].stack.last().expect("a thread does something") {
+        match state.threads.now(thread) {
             At::Next => self.begin(state, thread),
             At::Move(mv, at) => self.step_move(state, thread, mv, at),
             At::Moved(push) => moved(state, thread, push),
@@ -223,13 +223,7 @@ impl Model for Queues {
         // All threads of a process die together.
         let slot = state.threads[thread].who.slot;
         state.slots.release_bytes_of(slot.into());
-        for own in state.threads.iter_mut().filter(|own| own.who.slot == slot) {
-            // The dead remember nothing: states that differ only in that are the same.
-            (own.gone, own.op) = (true, 0);
-            own.stack.clear();
-            own.in_flight.clear();
-            own.moving.clear();
-        }
+        state.threads.0.iter_mut().filter(|own| own.who.slot == slot).for_each(Process::kill);
         true
     }
 
@@ -253,12 +247,7 @@ impl Model for Queues {
         }
         let sweeper = THREADS - 1;
         state.threads[sweeper].gone = false;
-        while state.threads[sweeper].op == 0 {
-            if !self.step(&mut state, sweeper) {
-                return Err("the sweeper waits forever".into());
-            }
-            self.invariant(&state)?;
-        }
+        run_alone(self, &mut state, sweeper, |state| state.threads[sweeper].op > 0)?;
         if state.ends.iter().flatten().any(|end| end.lock.is_some() || end.intent > end.index) {
             return Err("something is locked or armed at rest".into());
         }

@@ -32,7 +32,7 @@ pub enum MoveAt {
     Write,
     /// Arm the intent.
     Arm,
-    /// Store the holder's word of so many-th element.
+    /// Store the holder's word of the element with this number.
     Holder(u8),
     /// Store the index.
     Commit,
@@ -72,7 +72,7 @@ impl Queues {
 
     pub(super) fn begin_move(&self, state: &mut State, thread: usize, mv: Move) -> bool {
         let first = if self.breaks(Break::ListsAfterLock) { MoveAt::Lock } else { MoveAt::List };
-        state.call(thread, At::Move(mv, first))
+        state.threads.call(thread, At::Move(mv, first))
     }
 
     pub(super) fn step_move(&self, state: &mut State, thread: usize, mv: Move, at: MoveAt) -> bool {
@@ -103,41 +103,43 @@ impl Queues {
                     }
                     inside
                 }
-                Some(owner) => return state.call(thread, At::Recover(owner, RecoverAt::Byte)),
+                Some(owner) => {
+                    return state.threads.call(thread, At::Recover(owner, RecoverAt::Byte));
+                }
             },
             MoveAt::Look => {
                 let (head, tail) = (state.end(mv.lock).index, state.end((queue, true)).index);
                 let count = tail.saturating_sub(head).min(mv.max).min(ELEMENTS as u8);
                 let ids: Ids = (head..head + count).map(|at| *state.entry(queue, at)).collect();
                 let none = ids.is_empty();
-                state.threads[thread].moving = ids;
+                state.threads[thread].own.moving = ids;
                 if none { MoveAt::Unlock } else { self.after(false, MoveAt::Write) }
             }
             MoveAt::Write => {
                 let tail = state.end(mv.lock).index;
-                let ids = state.threads[thread].moving.clone();
+                let ids = state.threads[thread].own.moving.clone();
                 (tail..).zip(ids).for_each(|(at, id)| *state.entry(queue, at) = id);
                 self.after(push, at)
             }
             MoveAt::Arm => {
-                let count = state.threads[thread].moving.len() as u8;
+                let count = state.threads[thread].own.moving.len() as u8;
                 let end = state.end(mv.lock);
                 end.intent = end.index + count;
                 self.after(push, at)
             }
             MoveAt::Holder(n) => {
-                let id = state.threads[thread].moving[usize::from(n)];
+                let id = state.threads[thread].own.moving[usize::from(n)];
                 let holder = &mut state.holders[usize::from(id)];
                 match (push, self.breaks(Break::ClearsAfterCommit)) {
                     (true, true) if *holder != Some(mv.who) => {}
                     (true, _) => *holder = None,
                     (false, _) => *holder = Some(mv.who),
                 }
-                let more = usize::from(n) + 1 < state.threads[thread].moving.len();
+                let more = usize::from(n) + 1 < state.threads[thread].own.moving.len();
                 if more { MoveAt::Holder(n + 1) } else { self.after(push, at) }
             }
             MoveAt::Commit => {
-                let ids = state.threads[thread].moving.clone();
+                let ids = state.threads[thread].own.moving.clone();
                 state.end(mv.lock).index += ids.len() as u8;
                 let (ring, in_flight) = (Place::Ring(queue), Place::InFlight(mv.who));
                 let (from, to) = if push { (in_flight, ring) } else { (ring, in_flight) };
@@ -153,12 +155,12 @@ impl Queues {
             MoveAt::Unlock => MoveAt::Unlist,
             MoveAt::Unlist => {
                 state.lists[usize::from(mv.lane)] = None;
-                return state.done(thread);
+                return state.threads.done(thread);
             }
         };
         if at == MoveAt::Unlock && next == MoveAt::Unlist {
             state.end(mv.lock).lock = None;
         }
-        state.go(thread, At::Move(mv, next))
+        state.threads.go(thread, At::Move(mv, next))
     }
 }

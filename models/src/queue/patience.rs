@@ -43,8 +43,8 @@ impl Queues {
             return false;
         }
         state.lists[usize::from(mv.lane)] = None;
-        state.done(thread);
-        let moving = std::mem::take(&mut state.threads[thread].moving);
+        state.threads.done(thread);
+        let moving = std::mem::take(&mut state.threads[thread].own.moving);
         if !recovers {
             // Its own pull or push: nothing was moved.
             return finish(state, thread);
@@ -54,6 +54,6 @@ impl Queues {
         }
         let ends = self.breaks(Break::EndsOnGiveUp);
         let next = if ends { RecoverAt::Generation } else { RecoverAt::Release };
-        state.go(thread, At::Recover(mv.who, next))
+        state.threads.go(thread, At::Recover(mv.who, next))
     }
 }

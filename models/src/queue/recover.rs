@@ -45,7 +45,7 @@ impl Queues {
         let first = if self.breaks(Break::GivesBackFirst) { R::GiveBack } else { R::Lane(0) };
         let next = match at {
             R::Byte if self.breaks(Break::NoByte) || state.slots.try_byte(who.slot, me) => R::Check,
-            R::Byte => return state.done(thread),
+            R::Byte => return state.threads.done(thread),
             R::Check if !state.slots.needs_recovery(who) => R::Release,
             R::Check if self.breaks(Break::EndsGenerationFirst) => R::Generation,
             R::Check => first,
@@ -112,7 +112,7 @@ impl Queues {
                     (0..ELEMENTS as u8).filter(|id| state.holders[usize::from(*id)] == Some(who));
                 let ids: Ids = held.collect();
                 if !ids.is_empty() {
-                    state.threads[thread].moving = ids;
+                    state.threads[thread].own.moving = ids;
                     let lane = (0..THREADS).find(|n| state.threads[*n].who.slot == who.slot);
                     let lane = lane.expect("a thread of its own") as u8;
                     let mv = Move { who, lane, lock: (0, true), max: 0 };
@@ -130,10 +130,10 @@ impl Queues {
             }
             R::Release => {
                 state.slots.release_byte(who.slot, me);
-                return state.done(thread);
+                return state.threads.done(thread);
             }
         };
-        state.go(thread, At::Recover(who, next))
+        state.threads.go(thread, At::Recover(who, next))
     }
 
     /// What the broken order needs: a push that was committed is finished by clearing the words.

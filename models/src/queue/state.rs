@@ -1,8 +1,10 @@
 //! What the queue model remembers: ends, rings, holders' words, participants, threads.
 //!
-//! Invariant: everything outside [`Thread`] and [`Ghost`] is memory of the hold and survives a kill.
+//! Invariant: everything outside [`Processes`] and the checks' words is memory of the hold and survives a kill.
 
+use super::At;
 use crate::participants::{Slots, Who};
+use crate::processes::Processes;
 use arrayvec::ArrayVec;
 
 /// Elements, and places in a ring.
@@ -31,17 +33,9 @@ pub type Lock = (u8, bool);
 /// Ids on the move or in flight.
 pub type Ids = ArrayVec<u8, ELEMENTS>;
 
-/// A thread: the private state that a kill destroys.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Thread {
-    /// Its participant.
-    pub who: Who,
-    /// Next entry of its script.
-    pub op: u8,
-    /// Killed, or done with everything.
-    pub gone: bool,
-    /// What it is doing, innermost last.
-    pub stack: ArrayVec<super::At, 5>,
+/// What a thread has besides its script.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Own {
     /// What it has in flight.
     pub in_flight: Ids,
     /// What it is moving now: its own, or what it moves for one that it recovers.
@@ -75,7 +69,7 @@ pub struct State {
     /// Whoever waits now gives up.
     pub late: bool,
     /// The threads.
-    pub threads: [Thread; THREADS],
+    pub threads: Processes<At, Own, THREADS, 5>,
     /// The truth.
     pub places: [Place; ELEMENTS],
     /// What went wrong.
@@ -87,19 +81,12 @@ impl State {
     #[must_use]
     pub fn new(owners: &[u8]) -> Self {
         let slots = Slots::new(SLOTS);
-        let thread = |n: usize| Thread {
-            who: slots.who(owners.get(n).map_or(SLOTS - 1, |slot| usize::from(*slot))),
-            op: 0,
-            gone: n >= owners.len(),
-            stack: std::iter::once(super::At::Next).collect(),
-            in_flight: Ids::new(),
-            moving: Ids::new(),
-        };
+        let who = |n: usize| slots.who(owners.get(n).map_or(SLOTS - 1, |slot| usize::from(*slot)));
         let full = End { lock: None, intent: ELEMENTS as u8, index: ELEMENTS as u8 };
         let mut ends = [[End::default(); 2]; QUEUES];
         ends[0][1] = full;
         State {
-            threads: std::array::from_fn(thread),
+            threads: Processes::new(owners.len(), At::Next, who),
             slots,
             lists: [None; THREADS],
             ends,
@@ -122,30 +109,12 @@ impl State {
         &mut self.rings[usize::from(queue)][usize::from(index) % ELEMENTS]
     }
 
-    /// Replaces what `thread` is doing.
-    pub fn go(&mut self, thread: usize, at: super::At) -> bool {
-        *self.threads[thread].stack.last_mut().expect("a thread does something") = at;
-        true
-    }
-
-    /// Does `at` first, then goes on.
-    pub fn call(&mut self, thread: usize, at: super::At) -> bool {
-        self.threads[thread].stack.push(at);
-        true
-    }
-
-    /// Ends what `thread` is doing and goes on with what is below.
-    pub fn done(&mut self, thread: usize) -> bool {
-        self.threads[thread].stack.pop();
-        true
-    }
-
     /// What a push moves: what the thread has in flight, or what the dead has in whose name it acts.
     pub fn take_up(&mut self, thread: usize, who: Who) {
         let held = (0..ELEMENTS as u8).filter(|id| self.holders[usize::from(*id)] == Some(who));
         let own = &self.threads[thread];
-        self.threads[thread].moving =
-            if own.who == who { own.in_flight.clone() } else { held.collect() };
+        self.threads[thread].own.moving =
+            if own.who == who { own.own.in_flight.clone() } else { held.collect() };
     }
 
     /// The commit of a move: elements must be where they are taken from.

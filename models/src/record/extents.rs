@@ -12,7 +12,7 @@ impl Records {
             return self.finish(state, process);
         }
         give(state, process, extent);
-        state.go(process, At::Give(extent + 1))
+        state.procs.go(process, At::Give(extent + 1))
     }
 
     pub(super) fn step_recycle(
@@ -54,7 +54,7 @@ impl Records {
                 RecycleAt::Fill(i + 1)
             }
         };
-        state.go(process, At::Recycle(extent, next))
+        state.procs.go(process, At::Recycle(extent, next))
     }
 
     pub(super) fn step_exit(&self, state: &mut State, process: usize, at: ExitAt) -> bool {
@@ -76,13 +76,11 @@ impl Records {
             }
             ExitAt::Byte => {
                 state.slots.release_bytes_of(process);
-                let proc = &mut state.procs[process];
-                proc.gone = true;
-                proc.stack.clear();
+                state.procs[process].leave();
                 return true;
             }
         };
-        state.go(process, At::Exit(next))
+        state.procs.go(process, At::Exit(next))
     }
 }
 

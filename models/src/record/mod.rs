@@ -22,8 +22,9 @@ pub use recover::{RecoverAt, RetireAt};
 pub use state::*;
 pub use write::SetAt;
 
-use crate::explorer::{Model, Status};
+use crate::explorer::{Model, Status, run_alone};
 use crate::participants::Who;
+use crate::scenario::Scenario;
 
 /// One thing that a process is asked to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +33,10 @@ pub enum Op {
     Set(u8, u8),
     /// Empties the key's slot.
     Delete(u8),
+    /// Gives the key a value in place, if it is there: one store into its record.
+    Replace(u8, u8),
+    /// Stores the pair again in another record, as compaction does, if it is unchanged since.
+    Move(u8),
     /// Reads the key.
     Get(u8),
     /// Recovers whoever is dead.
@@ -89,6 +94,14 @@ pub enum Break {
     NoSequenceAgain,
     /// Readers look at the sequence again, and then at the slot.
     SequenceAgainFirst,
+    /// A value is replaced in place by two stores.
+    TornReplace,
+    /// A value is replaced in place without the lock.
+    ReplaceUnlocked,
+    /// Readers take a value from two loads.
+    ReadTwice,
+    /// A pair is stored again if its record still has its sequence, whatever value it has.
+    MoveBySequence,
     /// An extent counts as empty when its bits are clear, whatever the first words say.
     RecycleByBitmap,
 }
@@ -153,52 +166,37 @@ pub enum ExitAt {
     Byte,
 }
 
-/// A scenario: who does what, and what is broken.
-#[derive(Clone, Debug)]
-pub struct Records {
-    /// One script a process; processes of the same number as a slot are participants from the start
-    /// unless their script begins with a claim.
-    pub scripts: Vec<Vec<Op>>,
-    /// What to get wrong.
-    pub broken: Option<Break>,
-}
+/// A scenario: a script for each process. Processes of the same number as a slot are participants
+/// from the start unless their script begins with a claim.
+pub type Records = Scenario<Vec<Op>, Break>;
 
 impl Records {
-    /// A sound scenario.
-    #[must_use]
-    pub fn new(scripts: &[&[Op]]) -> Self {
-        Records { scripts: scripts.iter().map(|s| s.to_vec()).collect(), broken: None }
-    }
-
-    /// The same scenario with something broken.
-    #[must_use]
-    pub fn broken(&self, broken: Break) -> Self {
-        Records { broken: Some(broken), ..self.clone() }
-    }
-
-    fn breaks(&self, what: Break) -> bool {
-        self.broken == Some(what)
-    }
-
     fn op(&self, state: &State, process: usize) -> Option<Op> {
         // Number PROCESSES - 1 is the sweeper that only checks start.
-        let script = self.scripts.get(process).map_or(&[Op::Sweep][..], Vec::as_slice);
+        let script = self.parts.get(process).map_or(&[Op::Sweep][..], Vec::as_slice);
         script.get(usize::from(state.procs[process].op)).copied()
     }
 
     fn key(&self, state: &State, process: usize) -> u8 {
         match self.op(state, process) {
-            Some(Op::Set(key, _) | Op::Delete(key) | Op::Get(key)) => key,
+            Some(
+                Op::Set(key, _)
+                | Op::Replace(key, _)
+                | Op::Delete(key)
+                | Op::Move(key)
+                | Op::Get(key),
+            ) => key,
             other => unreachable!("{other:?} has no key"),
         }
     }
 
     fn begin(&self, state: &mut State, process: usize) -> bool {
-        let proc = &mut state.procs[process];
-        (proc.new, proc.old, proc.old_sequence) = (0, 0, 0);
+        state.procs[process].own = Own::default();
         let at = match self.op(state, process) {
             Some(Op::Set(..)) => At::Set(SetAt::Adopt),
-            Some(Op::Delete(_)) => At::Set(SetAt::List),
+            Some(Op::Replace(..)) if self.breaks(Break::ReplaceUnlocked) => At::Set(SetAt::Look),
+            Some(Op::Delete(_) | Op::Replace(..)) => At::Set(SetAt::List),
+            Some(Op::Move(_)) => At::Set(SetAt::Copy),
             Some(Op::Get(key)) => {
                 state.ghost.legal[process] = 1 << state.ghost.committed[key as usize];
                 At::Get(GetAt::Slot)
@@ -209,14 +207,14 @@ impl Records {
             Some(Op::Recycle(extent)) => At::Recycle(extent, RecycleAt::Adopt),
             None => At::Exit(ExitAt::Give),
         };
-        state.go(process, at)
+        state.procs.go(process, at)
     }
 
     /// Ends the entry of the script.
     fn finish(&self, state: &mut State, process: usize) -> bool {
         state.procs[process].op += 1;
         state.ghost.legal[process] = 0;
-        state.go(process, At::Next)
+        state.procs.go(process, At::Next)
     }
 }
 
@@ -225,17 +223,12 @@ impl Model for Records {
 
     fn initial(&self) -> State {
         let claims = |s: &&Vec<Op>| matches!(s.first(), Some(Op::Claim(_)));
-        let live = self.scripts.iter().take_while(|s| !claims(s)).count();
-        let mut state = State::new(live);
-        for (p, proc) in state.procs.iter_mut().enumerate() {
-            proc.gone = p >= self.scripts.len();
-            proc.stack.push(At::Next);
-        }
-        state
+        let live = self.parts.iter().take_while(|s| !claims(s)).count();
+        State::new(live, self.parts.len())
     }
 
     fn processes(&self) -> usize {
-        self.scripts.len()
+        self.parts.len()
     }
 
     fn status(&self, state: &State, process: usize) -> Status {
@@ -243,7 +236,7 @@ impl Model for Records {
     }
 
     fn step(&self, state: &mut State, process: usize) -> bool {
-        match *state.procs[process].stack.last().expect("a process does something") {
+        match state.procs.now(process) {
             At::Next => self.begin(state, process),
             At::Set(at) => self.step_set(state, process, at),
             At::Get(at) => self.step_get(state, process, at),
@@ -259,11 +252,7 @@ impl Model for Records {
 
     fn kill(&self, state: &mut State, process: usize) -> bool {
         state.slots.release_bytes_of(process);
-        let proc = &mut state.procs[process];
-        proc.gone = true;
-        // The dead remember nothing: states that differ only in that are the same.
-        proc.stack.clear();
-        (proc.new, proc.old, proc.old_sequence, proc.op) = (0, 0, 0, 0);
+        state.procs[process].kill();
         state.ghost.legal[process] = 0;
         true
     }
@@ -276,12 +265,7 @@ impl Model for Records {
         let mut state = state.clone();
         let sweeper = PROCESSES - 1;
         state.procs[sweeper].gone = false;
-        while state.procs[sweeper].op == 0 {
-            if !self.step(&mut state, sweeper) {
-                return Err("the sweeper waits forever".into());
-            }
-            checks::always(&state)?;
-        }
+        run_alone(self, &mut state, sweeper, |state| state.procs[sweeper].op > 0)?;
         checks::at_rest(&state)
     }
 

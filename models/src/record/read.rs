@@ -3,7 +3,7 @@
 //! Invariant: a reader writes nothing but its own private state. Called by the record model for
 //! processes in [`At::Get`](super::At::Get).
 
-use super::state::{State, StateWord};
+use super::state::{State, StateWord, TORN};
 use super::{At, Break, Records};
 
 /// Steps of get.
@@ -17,6 +17,8 @@ pub enum GetAt {
     Key(u8, u8),
     /// Copy the value: word, sequence.
     Value(u8, u8),
+    /// (broken) Copy the rest of the value: word, sequence, the first part.
+    ValueRest(u8, u8, u8),
     /// Load the slot again: word, sequence, value.
     SlotAgain(u8, u8, u8),
     /// Load the sequence again: word, sequence, value.
@@ -38,6 +40,13 @@ impl Records {
             },
             GetAt::Key(word, sequence) if record(word).key == key => GetAt::Value(word, sequence),
             GetAt::Key(..) => GetAt::Slot,
+            GetAt::Value(word, sequence) if self.breaks(Break::ReadTwice) => {
+                GetAt::ValueRest(word, sequence, record(word).value)
+            }
+            GetAt::ValueRest(word, sequence, first) => {
+                let value = if record(word).value == first { first } else { TORN };
+                self.re_check(word, sequence, value)
+            }
             GetAt::Value(word, sequence) => self.re_check(word, sequence, record(word).value),
             GetAt::SlotAgain(word, ..) if state.words[key as usize] != word => GetAt::Slot,
             GetAt::SlotAgain(word, sequence, value) => match self.broken {
@@ -56,7 +65,7 @@ impl Records {
                 }
             }
         };
-        state.go(process, At::Get(next))
+        state.procs.go(process, At::Get(next))
     }
 
     fn re_check(&self, word: u8, sequence: u8, value: u8) -> GetAt {

@@ -75,19 +75,19 @@ impl Records {
             RetireAt::Bit => {
                 victim.bit = false;
                 if early {
-                    return state.done(process);
+                    return state.procs.done(process);
                 }
                 RetireAt::Free
             }
             RetireAt::Free => {
                 victim.state_word = StateWord::Free;
                 if !early {
-                    return state.done(process);
+                    return state.procs.done(process);
                 }
                 RetireAt::Bit
             }
         };
-        state.go(process, At::Retire(who, record, next))
+        state.procs.go(process, At::Retire(who, record, next))
     }
 
     pub(super) fn step_recover(
@@ -113,7 +113,7 @@ impl Records {
         let next = match at {
             RecoverAt::Byte if self.breaks(Break::NoByte) => RecoverAt::Check,
             RecoverAt::Byte if state.slots.try_byte(who.slot, process) => RecoverAt::Check,
-            RecoverAt::Byte => return state.done(process),
+            RecoverAt::Byte => return state.procs.done(process),
             RecoverAt::Check if state.slots.needs_recovery(who) => match self.broken {
                 Some(Break::BumpFirst) => RecoverAt::Generation,
                 _ => RecoverAt::Listed,
@@ -137,10 +137,10 @@ impl Records {
                 if !state.procs[process].stack.iter().any(|at| matches!(at, At::Claim(..))) {
                     state.slots.release_byte(who.slot, process);
                 }
-                return state.done(process);
+                return state.procs.done(process);
             }
         };
-        state.go(process, At::Recover(who, next))
+        state.procs.go(process, At::Recover(who, next))
     }
 
     /// The listed segment lock, if the dead holds it.
@@ -154,9 +154,9 @@ impl Records {
             RecoverAt::Compare => self.choose_victim(state),
             RecoverAt::Victim(record, sequence) => {
                 let meant = self.is_meant(state.records[record as usize].state_word, who, sequence);
-                state.go(process, At::Recover(who, RecoverAt::Disarm));
+                state.procs.go(process, At::Recover(who, RecoverAt::Disarm));
                 if meant {
-                    state.call(process, At::Retire(who, record, RetireAt::State));
+                    state.procs.call(process, At::Retire(who, record, RetireAt::State));
                 }
                 return true;
             }
@@ -169,7 +169,7 @@ impl Records {
                 RecoverAt::Extent(0)
             }
         };
-        state.go(process, At::Recover(who, next))
+        state.procs.go(process, At::Recover(who, next))
     }
 
     fn choose_victim(&self, state: &State) -> RecoverAt {
@@ -216,9 +216,9 @@ impl Records {
                     (true, false) => RecoverAt::Give(extent),
                     (true, true) => RecoverAt::Extent(extent + 1),
                 };
-                state.go(process, At::Recover(who, next));
+                state.procs.go(process, At::Recover(who, next));
                 if left {
-                    state.call(process, At::Retire(who, record, RetireAt::State));
+                    state.procs.call(process, At::Retire(who, record, RetireAt::State));
                 }
                 return true;
             }
@@ -228,19 +228,18 @@ impl Records {
             }
             _ => unreachable!("{at:?} does not concern extents"),
         };
-        state.go(process, At::Recover(who, next))
+        state.procs.go(process, At::Recover(who, next))
     }
 
     pub(super) fn step_sweep(&self, state: &mut State, process: usize, slot: u8) -> bool {
-        let Some(entry) = state.slots.0.get(slot as usize).copied() else {
+        if usize::from(slot) == state.slots.0.len() {
             return self.finish(state, process);
-        };
-        state.go(process, At::Sweep(slot + 1));
-        if entry.used && entry.byte.is_none() {
-            let who = Who { slot, generation: entry.generation };
-            return state.call(process, At::Recover(who, RecoverAt::Byte));
         }
-        true
+        state.procs.go(process, At::Sweep(slot + 1));
+        match state.slots.dead(slot) {
+            Some(dead) => state.procs.call(process, At::Recover(dead, RecoverAt::Byte)),
+            None => true,
+        }
     }
 
     pub(super) fn step_claim(
@@ -256,10 +255,10 @@ impl Records {
             ClaimAt::Byte if self.breaks(Break::ClaimWithoutRecovery) => ClaimAt::Generation,
             ClaimAt::Byte => ClaimAt::Recover,
             ClaimAt::Recover => {
-                state.go(process, At::Claim(slot, ClaimAt::Generation));
+                state.procs.go(process, At::Claim(slot, ClaimAt::Generation));
                 if state.slots.0[index].used {
                     let who = state.slots.who(index);
-                    return state.call(process, At::Recover(who, RecoverAt::Check));
+                    return state.procs.call(process, At::Recover(who, RecoverAt::Check));
                 }
                 return true;
             }
@@ -273,6 +272,6 @@ impl Records {
                 return self.finish(state, process);
             }
         };
-        state.go(process, At::Claim(slot, next))
+        state.procs.go(process, At::Claim(slot, next))
     }
 }

@@ -4,42 +4,62 @@
 //! the command of this crate call it.
 
 use super::{Break, Op, Records};
-use Op::{Claim, Delete, Get, Give, Recycle, Set, Sweep};
+use Op::{Claim, Delete, Get, Give, Move, Recycle, Replace, Set, Sweep};
 
 /// Two writers on one key and a reader: the everyday case.
 #[must_use]
 pub fn two_writers_and_a_reader() -> Records {
-    Records::new(&[&[Set(0, 2), Set(1, 4)], &[Set(0, 3), Delete(0)], &[Get(0)]])
+    Records::scripts(&[&[Set(0, 2), Set(1, 4)], &[Set(0, 3), Delete(0)], &[Get(0)]])
 }
 
 /// A writer whose records are used again by another one, also for the other key.
 #[must_use]
 pub fn reuse_by_another() -> Records {
-    Records::new(&[&[Set(0, 2), Set(0, 3), Give], &[Set(1, 4), Delete(1)], &[Get(0), Get(0)]])
+    Records::scripts(&[&[Set(0, 2), Set(0, 3), Give], &[Set(1, 4), Delete(1)], &[Get(0), Get(0)]])
 }
 
 /// One writer may die between sequence and slot; the other one reuses the record under a reader.
 #[must_use]
 pub fn reuse_under_a_reader() -> Records {
-    Records::new(&[&[Set(0, 2), Set(0, 3)], &[Sweep, Set(0, 4), Set(0, 5)], &[Get(0)]])
+    Records::scripts(&[&[Set(0, 2), Set(0, 3)], &[Sweep, Set(0, 4), Set(0, 5)], &[Get(0)]])
 }
 
 /// Recoverers meet: a writer that dies, and two processes that sweep and write.
 #[must_use]
 pub fn two_recoverers() -> Records {
-    Records::new(&[&[Set(0, 2)], &[Sweep, Set(1, 3)], &[Sweep, Set(0, 4)]])
+    Records::scripts(&[&[Set(0, 2)], &[Sweep, Set(1, 3)], &[Sweep, Set(0, 4)]])
 }
 
 /// A slot is taken by a newcomer while others wait on its previous holder's lock, or recover it.
 #[must_use]
 pub fn newcomer() -> Records {
-    Records::new(&[&[Set(0, 2)], &[Sweep, Set(0, 3)], &[Claim(0), Set(0, 4)]])
+    Records::scripts(&[&[Set(0, 2)], &[Sweep, Set(0, 3)], &[Claim(0), Set(0, 4)]])
 }
 
 /// An extent becomes empty while its last record is being retired, and is taken for another class.
 #[must_use]
 pub fn recycling() -> Records {
-    Records::new(&[&[Set(0, 2), Set(0, 3), Set(0, 4)], &[Recycle(0), Recycle(1)], &[Sweep, Get(0)]])
+    Records::scripts(&[
+        &[Set(0, 2), Set(0, 3), Set(0, 4)],
+        &[Recycle(0), Recycle(1)],
+        &[Sweep, Get(0)],
+    ])
+}
+
+/// Values that change in place, between changes that use another record.
+#[must_use]
+pub fn in_place() -> Records {
+    Records::scripts(&[&[Replace(0, 2), Set(0, 3)], &[Replace(0, 4), Set(1, 5)], &[Get(0), Get(0)]])
+}
+
+/// A pair is stored again in another record while its value changes in place.
+#[must_use]
+pub fn moving() -> Records {
+    Records::scripts(&[
+        &[Move(0), Replace(0, 2)],
+        &[Replace(0, 3), Replace(0, 4)],
+        &[Get(0), Sweep],
+    ])
 }
 
 /// Every scenario with its name and the most kills that it bears.
@@ -52,6 +72,8 @@ pub fn all() -> Vec<(&'static str, Records, u8)> {
         ("two recoverers", two_recoverers(), 2),
         ("newcomer", newcomer(), 2),
         ("recycling", recycling(), 2),
+        ("in place", in_place(), 2),
+        ("moving", moving(), 2),
     ]
 }
 
@@ -81,5 +103,9 @@ pub fn breaks() -> Vec<(Break, Records, u8)> {
         (Break::NoSequenceAgain, reuse_under_a_reader(), 1),
         (Break::SequenceAgainFirst, reuse_under_a_reader(), 1),
         (Break::RecycleByBitmap, recycling(), 1),
+        (Break::TornReplace, in_place(), 0),
+        (Break::ReplaceUnlocked, in_place(), 0),
+        (Break::ReadTwice, in_place(), 0),
+        (Break::MoveBySequence, moving(), 0),
     ]
 }

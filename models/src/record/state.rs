@@ -1,9 +1,10 @@
 //! What the record model remembers: extents, records, one segment, participants, processes.
 //!
-//! Invariant: everything outside [`Proc`] and [`Ghost`] is memory of the hold and survives a kill.
+//! Invariant: everything outside [`Processes`] and [`Ghost`] is memory of the hold and survives a kill.
 
+use super::At;
 use crate::participants::{Slots, Who};
-use arrayvec::ArrayVec;
+use crate::processes::Processes;
 
 /// Extents of records.
 pub const EXTENTS: usize = 2;
@@ -13,6 +14,8 @@ pub const PER_EXTENT: usize = 2;
 pub const RECORDS: usize = EXTENTS * PER_EXTENT;
 /// Keys; key `k` lives at slot position `k`.
 pub const KEYS: usize = 2;
+/// What parts of two values make; no key ever has it.
+pub const TORN: u8 = 15;
 /// Processes, the one that sweeps at the end included.
 pub const PROCESSES: usize = 4;
 
@@ -59,23 +62,19 @@ pub struct Pending {
     pub new: u8,
 }
 
-/// A process: the private state that a kill destroys.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Proc {
-    /// Its participant.
-    pub who: Who,
-    /// Next entry of its script.
-    pub op: u8,
-    /// Killed, or done with everything.
-    pub gone: bool,
-    /// What it is doing, innermost last.
-    pub stack: ArrayVec<super::At, 4>,
+/// What a process has besides its script.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Own {
     /// Slot word that it is about to store.
     pub new: u8,
     /// Slot word that it replaces.
     pub old: u8,
     /// Sequence of the record that it replaces.
     pub old_sequence: u8,
+    /// Value that it stores again in another record.
+    pub copy: u8,
+    /// Sequence of the record that it had that value from.
+    pub copy_sequence: u8,
 }
 
 /// What the checks must remember; no process sees it.
@@ -109,28 +108,19 @@ pub struct State {
     /// Next sequence; how it is made unique is not modelled.
     pub sequence: u8,
     /// The processes.
-    pub procs: [Proc; PROCESSES],
+    pub procs: Processes<At, Own, PROCESSES, 4>,
     /// For the checks.
     pub ghost: Ghost,
 }
 
 impl State {
-    /// Key 0 is there with value 1, everything else is empty; `live` processes are participants.
+    /// Key 0 is there with value 1, everything else is empty; of `count` processes `live` are participants.
     #[must_use]
-    pub fn new(live: usize) -> Self {
+    pub fn new(live: usize, count: usize) -> Self {
         let slots = Slots::new(live);
         let empty = Record { state_word: StateWord::Free, bit: false, key: 0, value: 0 };
         let mut records = [empty; RECORDS];
         records[0] = Record { state_word: StateWord::Sequence(1), bit: true, key: 0, value: 1 };
-        let proc = |p: usize| Proc {
-            who: slots.who(p.min(2)),
-            op: 0,
-            gone: false,
-            stack: ArrayVec::new(),
-            new: 0,
-            old: 0,
-            old_sequence: 0,
-        };
         State {
             listed: [false; 3],
             owners: [None; EXTENTS],
@@ -139,28 +129,10 @@ impl State {
             pending: Pending::default(),
             words: [1, 0],
             sequence: 2,
-            procs: std::array::from_fn(proc),
+            procs: Processes::new(count, At::Next, |p| slots.who(p.min(2))),
             ghost: Ghost { committed: [1, 0], legal: [0; PROCESSES], illegal: None },
             slots,
         }
-    }
-
-    /// Replaces what `process` is doing.
-    pub fn go(&mut self, process: usize, at: impl Into<super::At>) -> bool {
-        *self.procs[process].stack.last_mut().expect("a process does something") = at.into();
-        true
-    }
-
-    /// Does `at` first, then goes on.
-    pub fn call(&mut self, process: usize, at: impl Into<super::At>) -> bool {
-        self.procs[process].stack.push(at.into());
-        true
-    }
-
-    /// Ends what `process` is doing and goes on with what is below.
-    pub fn done(&mut self, process: usize) -> bool {
-        self.procs[process].stack.pop();
-        true
     }
 
     /// The commit point of a write: from now on `key` has `value`.

@@ -26,7 +26,7 @@ pub enum GetAt {
 pub enum WriteAt {
     /// Load the depth.
     Depth,
-    /// Load the entry, with so many bits.
+    /// Load the entry, with this many bits.
     Entry(u8),
     /// (broken) Fill the zero entry.
     FillUnlocked,
@@ -36,7 +36,7 @@ pub enum WriteAt {
     Lock,
     /// Load the depth again.
     AgainDepth,
-    /// Load the entry again, with so many bits.
+    /// Load the entry again, with this many bits.
     AgainEntry(u8),
     /// Fill the zero entry.
     Fill,
@@ -74,7 +74,7 @@ impl Splits {
                 _ => GetAt::Depth,
             },
         };
-        state.go(process, next)
+        state.procs.go(process, next)
     }
 
     fn answer(&self, state: &mut State, process: usize, value: u8) -> bool {
@@ -91,8 +91,8 @@ impl Splits {
             W::List | W::Lock | W::Unlock(_) | W::Unlist(_) => self.locking(state, process, at),
             W::AgainDepth | W::AgainEntry(_) => self.validate(state, process, at),
             W::Fill => {
-                let entry = index(self.hash(state, process), state.procs[process].depth);
-                state.entries[entry] = state.procs[process].segment;
+                let entry = index(self.hash(state, process), state.procs[process].own.depth);
+                state.entries[entry] = state.procs[process].own.segment;
                 self.change(state, process)
             }
             W::Store => self.store(state, process),
@@ -103,13 +103,13 @@ impl Splits {
         let hash = self.hash(state, process);
         let next = match at {
             WriteAt::Depth => {
-                state.procs[process].depth = state.depth;
+                state.procs[process].own.depth = state.depth;
                 WriteAt::Entry(state.depth)
             }
             WriteAt::Entry(bits) => match state.entries[index(hash, bits)] {
                 0 => WriteAt::Entry(bits - 1),
                 segment => {
-                    let proc = &mut state.procs[process];
+                    let proc = &mut state.procs[process].own;
                     proc.segment = segment;
                     match self.breaks(Break::FillUnlocked) && bits < proc.depth {
                         true => WriteAt::FillUnlocked,
@@ -118,16 +118,16 @@ impl Splits {
                 }
             },
             _ => {
-                state.entries[index(hash, state.procs[process].depth)] =
-                    state.procs[process].segment;
+                state.entries[index(hash, state.procs[process].own.depth)] =
+                    state.procs[process].own.segment;
                 WriteAt::List
             }
         };
-        state.go(process, next)
+        state.procs.go(process, next)
     }
 
     fn locking(&self, state: &mut State, process: usize, at: WriteAt) -> bool {
-        let (me, segment) = (state.procs[process].who, state.procs[process].segment);
+        let (me, segment) = (state.procs[process].who, state.procs[process].own.segment);
         let lane = &mut state.lanes[me.slot as usize];
         let next = match at {
             WriteAt::List => {
@@ -157,7 +157,7 @@ impl Splits {
                 }
             }
         };
-        state.go(process, next)
+        state.procs.go(process, next)
     }
 
     /// Under the lock: does the directory still name this segment?
@@ -166,25 +166,25 @@ impl Splits {
         let next = match at {
             WriteAt::AgainEntry(bits) => match state.entries[index(hash, bits)] {
                 0 => WriteAt::AgainEntry(bits - 1),
-                found if found != state.procs[process].segment => {
+                found if found != state.procs[process].own.segment => {
                     // Whoever came with a stale offset has done what it was to do.
                     let stale = matches!(self.op(state, process), Some(Op::Stale(_)));
                     WriteAt::Unlock(!stale)
                 }
-                _ if bits < state.procs[process].depth => WriteAt::Fill,
+                _ if bits < state.procs[process].own.depth => WriteAt::Fill,
                 _ => return self.change(state, process),
             },
             _ => {
-                state.procs[process].depth = state.depth;
+                state.procs[process].own.depth = state.depth;
                 WriteAt::AgainEntry(state.depth)
             }
         };
-        state.go(process, next)
+        state.procs.go(process, next)
     }
 
     /// The segment is locked and the right one: now to what was asked for.
     fn change(&self, state: &mut State, process: usize) -> bool {
-        let segment = state.procs[process].segment;
+        let segment = state.procs[process].own.segment;
         let at = match self.op(state, process) {
             Some(Op::Split(_)) if state.segment(segment).local < super::MAX_DEPTH => {
                 At::Split(SplitAt::Adopt)
@@ -192,7 +192,7 @@ impl Splits {
             Some(Op::Split(_) | Op::Stale(_)) => At::Write(WriteAt::Unlock(false)),
             _ => At::Write(WriteAt::Store),
         };
-        state.go(process, at)
+        state.procs.go(process, at)
     }
 
     fn store(&self, state: &mut State, process: usize) -> bool {
@@ -201,15 +201,15 @@ impl Splits {
             Some(Op::Delete(key)) => (key, 0),
             other => unreachable!("{other:?} does not write"),
         };
-        let segment = state.procs[process].segment;
+        let segment = state.procs[process].own.segment;
         state.segment(segment).values[key as usize] = value;
         state.ghost.committed[key as usize] = value;
-        for reader in 0..self.scripts.len() {
+        for reader in 0..self.parts.len() {
             let reading = matches!(state.procs[reader].stack.last(), Some(At::Get(_)));
             if reading && self.op(state, reader) == Some(Op::Get(key)) {
                 state.ghost.legal[reader] |= 1 << value;
             }
         }
-        state.go(process, WriteAt::Unlock(false))
+        state.procs.go(process, WriteAt::Unlock(false))
     }
 }

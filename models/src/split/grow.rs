@@ -94,17 +94,17 @@ impl Splits {
     }
 
     fn make(&self, state: &mut State, process: usize, at: SplitAt) -> bool {
-        let (me, parent) = (state.procs[process].who, state.procs[process].segment);
-        let (child, lane) = (state.procs[process].child, me.slot as usize);
+        let (me, parent) = (state.procs[process].who, state.procs[process].own.segment);
+        let (child, lane) = (state.procs[process].own.child, me.slot as usize);
         let next = match at {
             SplitAt::Adopt => {
                 let free =
                     |s: &&super::Segment| s.owner.is_none() && s.state_word == StateWord::Free;
                 let Some(found) = state.segments.iter().skip(1).position(|s| free(&s)) else {
-                    return state.go(process, WriteAt::Unlock(false));
+                    return state.procs.go(process, WriteAt::Unlock(false));
                 };
                 state.segments[found + 1].owner = Some(me);
-                state.procs[process].child = u8::try_from(found + 1).expect("few segments");
+                state.procs[process].own.child = u8::try_from(found + 1).expect("few segments");
                 SplitAt::State
             }
             SplitAt::State => {
@@ -134,12 +134,12 @@ impl Splits {
                 SplitAt::Copying
             }
         };
-        state.go(process, next)
+        state.procs.go(process, next)
     }
 
     fn fill(&self, state: &mut State, process: usize, at: SplitAt) -> bool {
-        let (me, parent) = (state.procs[process].who, state.procs[process].segment);
-        let child = state.procs[process].child;
+        let (me, parent) = (state.procs[process].who, state.procs[process].own.segment);
+        let child = state.procs[process].own.child;
         let next = match at {
             SplitAt::Copying => {
                 state.segment(parent).phase = Phase::Copying(child);
@@ -179,14 +179,14 @@ impl Splits {
                 return self.publish(state, process, me);
             }
         };
-        state.go(process, next)
+        state.procs.go(process, next)
     }
 
     fn publish(&self, state: &mut State, process: usize, me: Who) -> bool {
-        let parent = state.procs[process].segment;
-        state.go(process, SplitAt::Unlock);
+        let parent = state.procs[process].own.segment;
+        state.procs.go(process, SplitAt::Unlock);
         let first = if self.locks_late() { self.first_finish() } else { FinishAt::Depth };
-        state.call(process, At::Finish(me, parent, first))
+        state.procs.call(process, At::Finish(me, parent, first))
     }
 
     /// (broken) The directory lock is taken only when PUBLISHING is stored.
@@ -197,8 +197,8 @@ impl Splits {
 
     /// A wait failed before PUBLISHING: the split has not happened. As a recoverer of COPYING does.
     fn roll_back_split(&self, state: &mut State, process: usize, at: SplitAt) -> bool {
-        let (me, parent) = (state.procs[process].who, state.procs[process].segment);
-        let child = state.procs[process].child;
+        let (me, parent) = (state.procs[process].who, state.procs[process].own.segment);
+        let child = state.procs[process].own.child;
         let next = match at {
             SplitAt::RollBackUnlock => {
                 state.segment(child).lock = None;
@@ -219,11 +219,11 @@ impl Splits {
                 SplitAt::Unlist
             }
         };
-        state.go(process, next)
+        state.procs.go(process, next)
     }
 
     fn release(&self, state: &mut State, process: usize, at: SplitAt) -> bool {
-        let (me, child) = (state.procs[process].who, state.procs[process].child);
+        let (me, child) = (state.procs[process].who, state.procs[process].own.child);
         let next = match at {
             SplitAt::Unlock => {
                 if state.segment(child).lock == Some(me) {
@@ -239,10 +239,10 @@ impl Splits {
                 if state.segment(child).owner == Some(me) {
                     state.segment(child).owner = None;
                 }
-                return state.go(process, WriteAt::Unlock(false));
+                return state.procs.go(process, WriteAt::Unlock(false));
             }
         };
-        state.go(process, next)
+        state.procs.go(process, next)
     }
 
     /// Where finishing a split begins.
@@ -267,7 +267,7 @@ impl Splits {
             (_, F::ClearLate(child, _)) => child,
             (Phase::Publishing(child) | Phase::Copying(child), _) => child,
             // Only after a break: there is nothing left to finish.
-            (Phase::None, _) => return state.done(process),
+            (Phase::None, _) => return state.procs.done(process),
         };
         let next = match at {
             F::Copy(key) => {
@@ -290,19 +290,19 @@ impl Splits {
                 state.segment(parent).local = state.segments[child as usize].local;
                 state.segment(parent).phase = Phase::None;
                 if !self.breaks(Break::NoneBeforeClears) {
-                    return state.done(process);
+                    return state.procs.done(process);
                 }
                 F::ClearLate(child, 0)
             }
             F::ClearLate(_, key) => {
                 clear(state, parent, child, key);
                 if usize::from(key) + 1 == KEYS {
-                    return state.done(process);
+                    return state.procs.done(process);
                 }
                 F::ClearLate(child, key + 1)
             }
         };
-        state.go(process, At::Finish(who, parent, next))
+        state.procs.go(process, At::Finish(who, parent, next))
     }
 
     /// Under the directory lock. A depth that is too small means: double first.

@@ -20,8 +20,9 @@ pub use grow::{FinishAt, SplitAt};
 pub use recover::RecoverAt;
 pub use state::*;
 
-use crate::explorer::{Model, Status};
+use crate::explorer::{Model, Status, run_alone};
 use crate::participants::Who;
+use crate::scenario::Scenario;
 
 /// One thing that a process is asked to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,35 +113,13 @@ pub enum At {
     Exit(bool),
 }
 
-/// A scenario: who does what, and what is broken.
-#[derive(Clone, Debug)]
-pub struct Splits {
-    /// One script a process.
-    pub scripts: Vec<Vec<Op>>,
-    /// What to get wrong.
-    pub broken: Option<Break>,
-}
+/// A scenario: a script for each process.
+pub type Splits = Scenario<Vec<Op>, Break>;
 
 impl Splits {
-    /// A sound scenario.
-    #[must_use]
-    pub fn new(scripts: &[&[Op]]) -> Self {
-        Splits { scripts: scripts.iter().map(|s| s.to_vec()).collect(), broken: None }
-    }
-
-    /// The same scenario with something broken.
-    #[must_use]
-    pub fn broken(&self, broken: Break) -> Self {
-        Splits { broken: Some(broken), ..self.clone() }
-    }
-
-    fn breaks(&self, what: Break) -> bool {
-        self.broken == Some(what)
-    }
-
     fn op(&self, state: &State, process: usize) -> Option<Op> {
         // Number PROCESSES - 1 is the sweeper that only the check at rest starts.
-        let script = self.scripts.get(process).map_or(&[Op::Sweep][..], Vec::as_slice);
+        let script = self.parts.get(process).map_or(&[Op::Sweep][..], Vec::as_slice);
         script.get(usize::from(state.procs[process].op)).copied()
     }
 
@@ -161,7 +140,7 @@ impl Splits {
                 At::Get(GetAt::Depth)
             }
             Some(Op::Stale(segment)) => {
-                state.procs[process].segment = segment;
+                state.procs[process].own.segment = segment;
                 At::Write(WriteAt::List)
             }
             Some(Op::Sweep) => At::Sweep(0),
@@ -171,16 +150,16 @@ impl Splits {
             }
             None => At::Exit(false),
         };
-        state.go(process, at)
+        state.procs.go(process, at)
     }
 
     /// Ends the entry of the script.
     fn finish(&self, state: &mut State, process: usize) -> bool {
         let proc = &mut state.procs[process];
         proc.op += 1;
-        (proc.segment, proc.child, proc.depth) = (0, 0, 0);
+        proc.own = Own::default();
         state.ghost.legal[process] = 0;
-        state.go(process, At::Next)
+        state.procs.go(process, At::Next)
     }
 
     /// A lock is held by `owner`: waits, or recovers the dead, or fails.
@@ -192,14 +171,14 @@ impl Splits {
         if state.slots.alive(owner) {
             return false;
         }
-        state.call(process, At::Recover(owner, RecoverAt::Byte))
+        state.procs.call(process, At::Recover(owner, RecoverAt::Byte))
     }
 
     /// The wait failed: recoveries that it was part of end without a further change, and the operation that
     /// began them is rolled back.
     fn fail(&self, state: &mut State, process: usize) -> bool {
         loop {
-            match *state.procs[process].stack.last().expect("a process does something") {
+            match state.procs.now(process) {
                 At::Recover(who, _) => {
                     if let (Some(owner), true) =
                         (self.parent_of(state, who), self.breaks(Break::ErrorUnlocks))
@@ -207,19 +186,19 @@ impl Splits {
                         state.segment(owner).lock = None;
                     }
                     state.slots.release_byte(who.slot, process);
-                    state.done(process);
+                    state.procs.done(process);
                 }
                 // A splitter that is publishing: only where the lock is taken too late.
                 At::Finish(who, ..) if who == state.procs[process].who => {
-                    state.done(process);
+                    state.procs.done(process);
                     return true;
                 }
                 At::Finish(..) => {
-                    state.done(process);
+                    state.procs.done(process);
                 }
-                At::Split(SplitAt::Lock) => return state.go(process, SplitAt::RollBackState),
-                At::Split(_) => return state.go(process, SplitAt::RollBackUnlock),
-                At::Write(_) => return state.go(process, WriteAt::Unlist(false)),
+                At::Split(SplitAt::Lock) => return state.procs.go(process, SplitAt::RollBackState),
+                At::Split(_) => return state.procs.go(process, SplitAt::RollBackUnlock),
+                At::Write(_) => return state.procs.go(process, WriteAt::Unlist(false)),
                 _ => return self.finish(state, process),
             }
         }
@@ -235,11 +214,10 @@ impl Splits {
         let slot = state.procs[process].who.slot as usize;
         if !stored {
             state.slots.0[slot].used = false;
-            return state.go(process, At::Exit(true));
+            return state.procs.go(process, At::Exit(true));
         }
         state.slots.release_bytes_of(process);
-        state.procs[process].gone = true;
-        state.procs[process].stack.clear();
+        state.procs[process].leave();
         true
     }
 }
@@ -248,16 +226,11 @@ impl Model for Splits {
     type State = State;
 
     fn initial(&self) -> State {
-        let mut state = State::new(self.scripts.len());
-        for (p, proc) in state.procs.iter_mut().enumerate() {
-            proc.gone = p >= self.scripts.len();
-            proc.stack.push(At::Next);
-        }
-        state
+        State::new(self.parts.len())
     }
 
     fn processes(&self) -> usize {
-        self.scripts.len()
+        self.parts.len()
     }
 
     fn status(&self, state: &State, process: usize) -> Status {
@@ -265,7 +238,7 @@ impl Model for Splits {
     }
 
     fn step(&self, state: &mut State, process: usize) -> bool {
-        match *state.procs[process].stack.last().expect("a process does something") {
+        match state.procs.now(process) {
             At::Next => self.begin(state, process),
             At::Get(at) => self.step_get(state, process, at),
             At::Write(at) => self.step_write(state, process, at),
@@ -279,11 +252,7 @@ impl Model for Splits {
 
     fn kill(&self, state: &mut State, process: usize) -> bool {
         state.slots.release_bytes_of(process);
-        let proc = &mut state.procs[process];
-        proc.gone = true;
-        // The dead remember nothing: states that differ only in that are the same.
-        proc.stack.clear();
-        (proc.segment, proc.child, proc.depth, proc.op) = (0, 0, 0, 0);
+        state.procs[process].kill();
         state.ghost.legal[process] = 0;
         true
     }
@@ -297,12 +266,7 @@ impl Model for Splits {
         state.fault = false;
         let sweeper = PROCESSES - 1;
         state.procs[sweeper].gone = false;
-        while state.procs[sweeper].op == 0 {
-            if !self.step(&mut state, sweeper) {
-                return Err("the sweeper waits forever".into());
-            }
-            checks::always(&state)?;
-        }
+        run_alone(self, &mut state, sweeper, |state| state.procs[sweeper].op > 0)?;
         checks::at_rest(&state)
     }
 

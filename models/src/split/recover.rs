@@ -82,7 +82,7 @@ impl Splits {
         let next = match at {
             RecoverAt::Byte if self.breaks(Break::NoByte) => RecoverAt::Check,
             RecoverAt::Byte if state.slots.try_byte(who.slot, process) => RecoverAt::Check,
-            RecoverAt::Byte => return state.done(process),
+            RecoverAt::Byte => return state.procs.done(process),
             RecoverAt::Check if state.slots.needs_recovery(who) => RecoverAt::Directory,
             RecoverAt::Check => RecoverAt::Release,
             RecoverAt::Unlist => {
@@ -99,10 +99,10 @@ impl Splits {
             }
             _ => {
                 state.slots.release_byte(who.slot, process);
-                return state.done(process);
+                return state.procs.done(process);
             }
         };
-        state.go(process, At::Recover(who, next))
+        state.procs.go(process, At::Recover(who, next))
     }
 
     fn recover_locks(&self, state: &mut State, process: usize, who: Who, at: RecoverAt) -> bool {
@@ -136,7 +136,7 @@ impl Splits {
                 }
             }
         };
-        state.go(process, At::Recover(who, next))
+        state.procs.go(process, At::Recover(who, next))
     }
 
     fn after_segment(&self) -> RecoverAt {
@@ -155,15 +155,15 @@ impl Splits {
                 false => RecoverAt::RollBackUnlock(parent, child),
             },
             Phase::Publishing(_) => {
-                state.go(process, At::Recover(who, RecoverAt::Unlock(parent)));
+                state.procs.go(process, At::Recover(who, RecoverAt::Unlock(parent)));
                 let first = match self.breaks(Break::CopyAgain) {
                     true => FinishAt::Copy(0),
                     false => self.first_finish(),
                 };
-                return state.call(process, At::Finish(who, parent, first));
+                return state.procs.call(process, At::Finish(who, parent, first));
             }
         };
-        state.go(process, At::Recover(who, next))
+        state.procs.go(process, At::Recover(who, next))
     }
 
     /// The child's extent is still owned by the dead, so the child cannot be in use for anything else,
@@ -201,7 +201,7 @@ impl Splits {
             }
             _ => unreachable!("{at:?} does not roll back"),
         };
-        state.go(process, At::Recover(who, next))
+        state.procs.go(process, At::Recover(who, next))
     }
 
     fn recover_extents(&self, state: &mut State, process: usize, who: Who, at: RecoverAt) -> bool {
@@ -225,18 +225,17 @@ impl Splits {
             }
             _ => unreachable!("{at:?} does not concern extents"),
         };
-        state.go(process, At::Recover(who, next))
+        state.procs.go(process, At::Recover(who, next))
     }
 
     pub(super) fn step_sweep(&self, state: &mut State, process: usize, slot: u8) -> bool {
-        let Some(entry) = state.slots.0.get(slot as usize).copied() else {
+        if usize::from(slot) == state.slots.0.len() {
             return self.finish(state, process);
-        };
-        state.go(process, At::Sweep(slot + 1));
-        if entry.used && entry.byte.is_none() {
-            let who = Who { slot, generation: entry.generation };
-            return state.call(process, At::Recover(who, RecoverAt::Byte));
         }
-        true
+        state.procs.go(process, At::Sweep(slot + 1));
+        match state.slots.dead(slot) {
+            Some(dead) => state.procs.call(process, At::Recover(dead, RecoverAt::Byte)),
+            None => true,
+        }
     }
 }

@@ -9,67 +9,67 @@ use Op::{Delete, Fault, Get, Set, Split, Stale, Sweep};
 /// One split, a writer and a reader of a key that moves.
 #[must_use]
 pub fn split_under_use() -> Splits {
-    Splits::new(&[&[Split(0)], &[Delete(0), Set(0, 4)], &[Get(0)]])
+    Splits::scripts(&[&[Split(0)], &[Delete(0), Set(0, 4)], &[Get(0)]])
 }
 
 /// Two processes split the same segment, then the child; a third one writes a key that moves twice.
 #[must_use]
 pub fn two_splits() -> Splits {
-    Splits::new(&[&[Split(0b010)], &[Split(0b010), Split(0b110)], &[Set(1, 4)]])
+    Splits::scripts(&[&[Split(0b010)], &[Split(0b010), Split(0b110)], &[Set(1, 4)]])
 }
 
 /// Two segments split at once, so that one doubles the directory under the other; entries stay zero.
 #[must_use]
 pub fn concurrent_doubling() -> Splits {
-    Splits::new(&[&[Split(0)], &[Split(1), Split(1)], &[Get(0)]])
+    Splits::scripts(&[&[Split(0)], &[Split(1), Split(1)], &[Get(0)]])
 }
 
 /// Like that, with a writer that fills entries, and a reader that misses.
 #[must_use]
 pub fn filling() -> Splits {
-    Splits::new(&[&[Split(1), Split(0)], &[Set(0, 4), Delete(0)], &[Get(1)]])
+    Splits::scripts(&[&[Split(1), Split(0)], &[Set(0, 4), Delete(0)], &[Get(1)]])
 }
 
 /// A process comes with a stale offset to the segment that is about to be the child.
 #[must_use]
 pub fn stale_offset() -> Splits {
-    Splits::new(&[&[Split(0), Set(0, 5)], &[Stale(3)], &[Sweep, Set(0, 4)]])
+    Splits::scripts(&[&[Split(0), Set(0, 5)], &[Stale(3)], &[Sweep, Set(0, 4)]])
 }
 
 /// Two sweepers meet the leftovers of a splitter, and go on working.
 #[must_use]
 pub fn two_recoverers() -> Splits {
-    Splits::new(&[&[Split(0)], &[Sweep, Set(0, 4)], &[Sweep, Split(0)]])
+    Splits::scripts(&[&[Split(0)], &[Sweep, Set(0, 4)], &[Sweep, Split(0)]])
 }
 
 /// A stale offset once more: if the child comes to be unlocked, it is split before its parent is done.
 #[must_use]
 pub fn stale_offset_and_a_second_split() -> Splits {
-    Splits::new(&[&[Split(0b010)], &[Stale(3), Sweep], &[Split(0b010)]])
+    Splits::scripts(&[&[Split(0b010)], &[Stale(3), Sweep], &[Split(0b010)]])
 }
 
 /// A second splitter needs memory while the first one's leftovers are being recovered.
 #[must_use]
 pub fn second_splitter() -> Splits {
-    Splits::new(&[&[Split(0)], &[Sweep], &[Split(1), Sweep, Set(0, 4)]])
+    Splits::scripts(&[&[Split(0)], &[Sweep], &[Split(1), Sweep, Set(0, 4)]])
 }
 
 /// Two splitters, one of whose waits fails, and a writer of a key that moves.
 #[must_use]
 pub fn a_wait_fails() -> Splits {
-    Splits::new(&[&[Split(0), Sweep], &[Split(1)], &[Fault, Set(0, 4), Set(0, 5)]])
+    Splits::scripts(&[&[Split(0), Sweep], &[Split(1)], &[Fault, Set(0, 4), Set(0, 5)]])
 }
 
 /// A split that fails, and then others that die with the parent's lock.
 #[must_use]
 pub fn a_wait_fails_and_is_forgotten() -> Splits {
-    Splits::new(&[&[Fault, Split(0)], &[Split(1), Split(0)], &[Sweep, Set(0, 4)]])
+    Splits::scripts(&[&[Fault, Split(0)], &[Split(1), Split(0)], &[Sweep, Set(0, 4)]])
 }
 
 /// A recovery fails, and another one goes on.
 #[must_use]
 pub fn a_recovery_fails() -> Splits {
-    Splits::new(&[&[Split(0)], &[Fault, Split(1)], &[Sweep, Set(0, 4), Sweep]])
+    Splits::scripts(&[&[Split(0)], &[Fault, Split(1)], &[Sweep, Set(0, 4), Sweep]])
 }
 
 /// Every scenario with its name and the most kills that it bears.
@@ -78,7 +78,7 @@ pub fn all() -> Vec<(&'static str, Splits, u8)> {
     vec![
         ("split under use", split_under_use(), 2),
         ("two splits", two_splits(), 2),
-        ("doubling beside", concurrent_doubling(), 2),
+        ("concurrent doubling", concurrent_doubling(), 2),
         ("filling", filling(), 2),
         ("stale offset", stale_offset(), 2),
         ("stale offset and a second split", stale_offset_and_a_second_split(), 2),

@@ -1,9 +1,10 @@
 //! What the split model remembers: a directory, segments, participants, processes.
 //!
-//! Invariant: everything outside [`Proc`] and [`Ghost`] is memory of the hold and survives a kill.
+//! Invariant: everything outside [`Processes`] and [`Ghost`] is memory of the hold and survives a kill.
 
+use super::At;
 use crate::participants::{Slots, Who};
-use arrayvec::ArrayVec;
+use crate::processes::Processes;
 
 /// The directory never grows beyond this depth.
 pub const MAX_DEPTH: u8 = 3;
@@ -68,17 +69,9 @@ pub struct Lane {
     pub child: u8,
 }
 
-/// A process: the private state that a kill destroys.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Proc {
-    /// Its participant.
-    pub who: Who,
-    /// Next entry of its script.
-    pub op: u8,
-    /// Killed, or done with everything.
-    pub gone: bool,
-    /// What it is doing, innermost last.
-    pub stack: ArrayVec<super::At, 5>,
+/// What a process has besides its script.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Own {
     /// Segment that it found.
     pub segment: u8,
     /// Child that it makes.
@@ -116,7 +109,7 @@ pub struct State {
     /// The next wait for a lock fails.
     pub fault: bool,
     /// The processes.
-    pub procs: [Proc; PROCESSES],
+    pub procs: Processes<At, Own, PROCESSES, 5>,
     /// For the checks.
     pub ghost: Ghost,
 }
@@ -125,8 +118,8 @@ impl State {
     /// Depth 1, all keys in segment 1 (even hashes), none in segment 2; the chunks that are not in use
     /// yet hold garbage.
     #[must_use]
-    pub fn new(live: usize) -> Self {
-        let slots = Slots::new(live);
+    pub fn new(count: usize) -> Self {
+        let slots = Slots::new(count);
         let free = Segment {
             owner: None,
             state_word: StateWord::Free,
@@ -139,15 +132,6 @@ impl State {
         let mut segments = [free; SEGMENTS];
         segments[1] = Segment { state_word: StateWord::Live, local: 1, values: [1, 2, 3], ..free };
         segments[2] = Segment { state_word: StateWord::Live, local: 1, prefix: 1, ..free };
-        let proc = |p: usize| Proc {
-            who: slots.who(p.min(2)),
-            op: 0,
-            gone: false,
-            stack: ArrayVec::new(),
-            segment: 0,
-            child: 0,
-            depth: 0,
-        };
         State {
             lanes: [Lane::default(); 3],
             directory_lock: None,
@@ -155,7 +139,7 @@ impl State {
             entries: [1, 2, 2, 2, 2, 2, 2, 2],
             segments,
             fault: false,
-            procs: std::array::from_fn(proc),
+            procs: Processes::new(count, At::Next, |p| slots.who(p.min(2))),
             ghost: Ghost { committed: [1, 2, 3], legal: [0; PROCESSES], illegal: None },
             slots,
         }
@@ -164,24 +148,6 @@ impl State {
     /// The segment with this number.
     pub fn segment(&mut self, number: u8) -> &mut Segment {
         &mut self.segments[number as usize]
-    }
-
-    /// Replaces what `process` is doing.
-    pub fn go(&mut self, process: usize, at: impl Into<super::At>) -> bool {
-        *self.procs[process].stack.last_mut().expect("a process does something") = at.into();
-        true
-    }
-
-    /// Does `at` first, then goes on.
-    pub fn call(&mut self, process: usize, at: impl Into<super::At>) -> bool {
-        self.procs[process].stack.push(at.into());
-        true
-    }
-
-    /// Ends what `process` is doing and goes on with what is below.
-    pub fn done(&mut self, process: usize) -> bool {
-        self.procs[process].stack.pop();
-        true
     }
 
     /// What a lookup would find if it saw everything at once: the segment for a hash.

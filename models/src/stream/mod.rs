@@ -12,6 +12,7 @@ mod recover;
 pub mod scenarios;
 
 use crate::explorer::{Model, Status};
+use crate::scenario::Scenario;
 use arrayvec::ArrayVec;
 
 /// The most processes.
@@ -157,35 +158,13 @@ pub struct State {
     procs: [Proc; PROCESSES],
 }
 
-/// A scenario: who is there, and what is broken.
-#[derive(Clone, Debug)]
-pub struct Streaming {
-    /// What each process is there for.
-    pub roles: Vec<Role>,
-    /// What to get wrong.
-    pub broken: Option<Break>,
-}
+/// A scenario: a role for each process.
+pub type Streaming = Scenario<Role, Break>;
 
 impl Streaming {
-    /// A sound scenario.
-    #[must_use]
-    pub fn new(roles: &[Role]) -> Self {
-        Streaming { roles: roles.to_vec(), broken: None }
-    }
-
-    /// The same scenario with something broken.
-    #[must_use]
-    pub fn broken(&self, broken: Break) -> Self {
-        Streaming { broken: Some(broken), ..self.clone() }
-    }
-
-    fn breaks(&self, what: Break) -> bool {
-        self.broken == Some(what)
-    }
-
     /// The slot that a writer changes now.
     fn slot(&self, state: &State, process: usize) -> usize {
-        match &self.roles[process] {
+        match &self.parts[process] {
             Role::Writer(slots) => usize::from(slots[usize::from(state.procs[process].change)]),
             Role::Mover(slot) => usize::from(*slot),
             _ => 0,
@@ -295,7 +274,7 @@ impl Streaming {
                 state.segments[slot] = None;
                 let proc = &mut state.procs[process];
                 proc.change += 1;
-                let Role::Writer(slots) = &self.roles[process] else { return false };
+                let Role::Writer(slots) = &self.parts[process] else { return false };
                 if usize::from(proc.change) < slots.len() {
                     proc.at = At::Segment;
                     return true;
@@ -393,7 +372,7 @@ impl Model for Streaming {
 
     fn initial(&self) -> State {
         let proc = |p: usize| Proc {
-            at: match self.roles.get(p) {
+            at: match self.parts.get(p) {
                 Some(Role::Writer(_) | Role::Mover(_)) => At::Segment,
                 Some(Role::Follower) if self.breaks(Break::EndUnlocked) => At::End,
                 Some(Role::Follower) => At::EndLock,
@@ -424,7 +403,7 @@ impl Model for Streaming {
     }
 
     fn processes(&self) -> usize {
-        self.roles.len()
+        self.parts.len()
     }
 
     fn status(&self, state: &State, process: usize) -> Status {
@@ -440,7 +419,7 @@ impl Model for Streaming {
             state.procs[process].recovering = next.map(|next| (dead, next, whole));
             return true;
         }
-        match &self.roles[process] {
+        match &self.parts[process] {
             Role::Writer(_) => self.step_writer(state, process),
             Role::Mover(_) => self.step_mover(state, process),
             Role::Follower => self.step_follower(state, process),

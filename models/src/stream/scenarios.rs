@@ -13,31 +13,31 @@ fn writer(slots: &[u8]) -> Role {
 /// Two writers of one slot.
 #[must_use]
 pub fn one_slot() -> Streaming {
-    Streaming::new(&[writer(&[0, 0]), writer(&[0])])
+    Streaming::roles(&[writer(&[0, 0]), writer(&[0])])
 }
 
 /// Writers of both slots, which meet at the stream only.
 #[must_use]
 pub fn two_slots() -> Streaming {
-    Streaming::new(&[writer(&[0, 1]), writer(&[1]), writer(&[0])])
+    Streaming::roles(&[writer(&[0, 1]), writer(&[1]), writer(&[0])])
 }
 
 /// A pair is set anew elsewhere, which is no change to tell.
 #[must_use]
 pub fn moved() -> Streaming {
-    Streaming::new(&[writer(&[0, 0]), writer(&[0]), Role::Mover(0)])
+    Streaming::roles(&[writer(&[0, 0]), writer(&[0]), Role::Mover(0)])
 }
 
 /// Somebody asks where the stream ends.
 #[must_use]
 pub fn followed() -> Streaming {
-    Streaming::new(&[writer(&[0, 1]), writer(&[1]), Follower])
+    Streaming::roles(&[writer(&[0, 1]), writer(&[1]), Follower])
 }
 
 /// The map is dropped meanwhile.
 #[must_use]
 pub fn dropped() -> Streaming {
-    Streaming::new(&[writer(&[0]), writer(&[1]), Dropper])
+    Streaming::roles(&[writer(&[0]), writer(&[1]), Dropper])
 }
 
 /// Every scenario with its name and the most kills that it bears.

@@ -4,7 +4,7 @@
 //! Each step is one access to shared memory or one call of the kernel. Memory is sequentially consistent
 //! here; the two full fences are an ordering, and no part of this model.
 //!
-//! Invariant: when nobody can move, nobody is asleep beside a message. If nobody dies, or a successor takes
+//! Invariant: when no process can move, none is asleep while there is a message. If nobody dies, or a successor takes
 //! over, this must hold without timeouts.
 
 pub mod scenarios;
@@ -20,7 +20,7 @@ pub const PROCESSES: usize = 5;
 pub enum Role {
     /// Takes one message.
     Waiter,
-    /// Brings batches of so many messages.
+    /// Brings batches of these sizes.
     Waker(Vec<u8>),
     /// Takes over from each waker that died. It is not killed itself.
     Successor,
@@ -330,7 +330,7 @@ impl Model for Waiting {
 
     fn at_rest(&self, state: &State) -> Result<(), String> {
         match state.messages > 0 && !state.sleepers.is_empty() {
-            true => Err("somebody is asleep beside a message".into()),
+            true => Err("a process is asleep while there is a message".into()),
             false => Ok(()),
         }
     }

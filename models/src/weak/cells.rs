@@ -1,11 +1,12 @@
-//! A reader against changes of a bucket whose pairs lie in cells (`map/cells.rs`).
+//! A reader against changes of a bucket whose pairs lie in cells (`map/layout/cells.rs`).
 //!
-//! One position over two cells of two words each; of a real cell the tag is one more. The head names cell 0, then 1,
-//! then 0 again; the change after that never commits. Invariant: a reader returns a pair that was committed, whole.
+//! One position over two cells of two words each; of a real cell the tag is one more. The head
+//! names cell 0, then 1, then 0 again; the change after that never commits. Invariant: a reader
+//! returns a pair that was committed, whole.
 
-use super::explore;
+use super::{Rules, explore};
 use Ordering::{Acquire, Relaxed, Release};
-use loom::sync::atomic::{AtomicUsize, Ordering, fence};
+use loom::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
 /// A way to get it wrong, to be caught.
@@ -44,7 +45,7 @@ struct Bucket {
     /// The cell, and twice the number of changes.
     head: AtomicUsize,
     cells: [[AtomicUsize; 2]; 2],
-    broken: Option<Break>,
+    rules: Rules<Break>,
 }
 
 /// Runs the model.
@@ -54,7 +55,8 @@ struct Bucket {
 pub fn check(broken: Option<Break>, preemptions: Option<usize>) -> Result<usize, String> {
     explore(preemptions, move || {
         let cell = |value| [AtomicUsize::new(value), AtomicUsize::new(value)];
-        let bucket = Bucket { head: AtomicUsize::new(0), cells: [cell(11), cell(0)], broken };
+        let bucket =
+            Bucket { head: AtomicUsize::new(0), cells: [cell(11), cell(0)], rules: Rules(broken) };
         let bucket = Arc::new(bucket);
         let reader = {
             let bucket = Arc::clone(&bucket);
@@ -62,7 +64,7 @@ pub fn check(broken: Option<Break>, preemptions: Option<usize>) -> Result<usize,
         };
         for value in [22, 33] {
             let head = bucket.write(value);
-            let order = bucket.pick(Break::HeadPublishedRelaxed, Release);
+            let order = bucket.rules.order(Break::HeadPublishedRelaxed, Release);
             bucket.head.store(head, order);
         }
         bucket.write(NEVER_COMMITTED);
@@ -75,37 +77,25 @@ pub fn check(broken: Option<Break>, preemptions: Option<usize>) -> Result<usize,
 }
 
 impl Bucket {
-    fn is(&self, broken: Break) -> bool {
-        self.broken == Some(broken)
-    }
-
-    fn pick(&self, broken: Break, sound: Ordering) -> Ordering {
-        if self.is(broken) { Relaxed } else { sound }
-    }
-
     /// Writes the spare cell; returns the head that names it.
     fn write(&self, value: usize) -> usize {
         let head = self.head.load(Relaxed);
-        let spare = if self.is(Break::InPlace) { head & 1 } else { !head & 1 };
-        if !self.is(Break::NoReleaseFence) {
-            fence(Release);
-        }
+        let spare = if self.rules.is(Break::InPlace) { head & 1 } else { !head & 1 };
+        self.rules.fence(Break::NoReleaseFence, Release);
         for word in &self.cells[spare] {
             word.store(value, Relaxed);
         }
-        let count = if self.is(Break::NotCounted) { 0 } else { (head | 1) + 1 };
+        let count = if self.rules.is(Break::NotCounted) { 0 } else { (head | 1) + 1 };
         count | spare
     }
 
     /// One try; `None` stands for "look again".
     fn read(&self) -> Option<[usize; 2]> {
-        let head = self.head.load(self.pick(Break::FirstHeadRelaxed, Acquire));
+        let head = self.head.load(self.rules.order(Break::FirstHeadRelaxed, Acquire));
         let [first, second] = &self.cells[head & 1];
         let pair = [first.load(Relaxed), second.load(Relaxed)];
-        if !self.is(Break::NoAcquireFence) {
-            fence(Acquire);
-        }
-        let again = self.is(Break::NoHeadAgain) || self.head.load(Relaxed) == head;
+        self.rules.fence(Break::NoAcquireFence, Acquire);
+        let again = self.rules.is(Break::NoHeadAgain) || self.head.load(Relaxed) == head;
         again.then_some(pair)
     }
 }

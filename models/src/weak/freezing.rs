@@ -1,15 +1,16 @@
-//! The freeze lock: who freezes the hold against writers (`hold/freeze.rs`, `map/locked.rs`).
+//! The freeze lock: who freezes the hold against writers (`hold/freeze.rs`,
+//! `map/engine/locked.rs`).
 //!
-//! A writer takes the segment's lock and then looks at the freeze lock; who freezes takes the freeze lock and
-//! then looks at the lock (Dekker). In the product the lock and the freeze lock are SeqCst accesses; loom knows
-//! only SeqCst fences, so the fences here stand for them. A lock that has changed hands since the
-//! first look under the freeze lock is as good as a free one. If it stays, the freeze lock is released again.
-//! Invariant: who has found the lock free or passed on under the freeze lock sees whole changes,
-//! and nobody begins one.
+//! A writer takes the segment's lock and then looks at the freeze lock; who freezes takes the
+//! freeze lock and then looks at the lock (Dekker). In the product the lock and the freeze lock are
+//! SeqCst accesses; loom knows only SeqCst fences, so the fences here stand for them. A lock that
+//! has changed hands since the first look under the freeze lock is as good as a free one. If it
+//! stays, the freeze lock is released again. Invariant: who has found the lock free or passed on
+//! under the freeze lock sees whole changes, and nobody begins one.
 
-use super::explore;
+use super::{Rules, explore};
 use Ordering::{AcqRel, Acquire, Relaxed};
-use loom::sync::atomic::{AtomicUsize, Ordering, fence};
+use loom::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
 /// A way to get the orderings wrong, to be caught.
@@ -44,7 +45,7 @@ struct Shared {
     lock: AtomicUsize,
     /// What the lock protects: both are always equal when it is free.
     halves: [AtomicUsize; 2],
-    broken: Option<Break>,
+    rules: Rules<Break>,
 }
 
 /// Runs the model.
@@ -54,7 +55,8 @@ struct Shared {
 pub fn check(broken: Option<Break>, preemptions: Option<usize>) -> Result<usize, String> {
     explore(preemptions, move || {
         let [freeze_lock, lock, first, second] = [0; 4].map(AtomicUsize::new);
-        let shared = Arc::new(Shared { freeze_lock, lock, halves: [first, second], broken });
+        let shared =
+            Arc::new(Shared { freeze_lock, lock, halves: [first, second], rules: Rules(broken) });
         let writers = [1, 2].map(|number| {
             let shared = Arc::clone(&shared);
             loom::thread::spawn(move || shared.write(number))
@@ -70,38 +72,30 @@ pub fn check(broken: Option<Break>, preemptions: Option<usize>) -> Result<usize,
 }
 
 impl Shared {
-    fn is(&self, broken: Break) -> bool {
-        self.broken == Some(broken)
-    }
-
     /// Signs the lock with the writer's number, and writes that.
     fn write(&self, value: usize) {
-        if self.is(Break::FreezeLockFirst) && self.freeze_lock.load(Acquire) != 0 {
+        if self.rules.is(Break::FreezeLockFirst) && self.freeze_lock.load(Acquire) != 0 {
             return;
         }
         if self.lock.compare_exchange(0, value, AcqRel, Relaxed).is_err() {
             return;
         }
-        if !self.is(Break::NoWriterFence) {
-            fence(Ordering::SeqCst);
-        }
-        if self.is(Break::FreezeLockFirst) || self.freeze_lock.load(Acquire) == 0 {
+        self.rules.fence(Break::NoWriterFence, Ordering::SeqCst);
+        if self.rules.is(Break::FreezeLockFirst) || self.freeze_lock.load(Acquire) == 0 {
             self.halves.iter().for_each(|half| half.store(value, Relaxed));
         }
-        self.lock.swap(0, if self.is(Break::UnlockRelaxed) { Relaxed } else { AcqRel });
+        self.lock.swap(0, if self.rules.is(Break::UnlockRelaxed) { Relaxed } else { AcqRel });
     }
 
     /// What it sees while frozen; `None` if the lock stayed the same writer's when it looked.
     fn freeze(&self) -> Option<[usize; 3]> {
         let before = self.lock.load(Acquire);
-        if self.is(Break::LockFirst) && before != 0 {
+        if self.rules.is(Break::LockFirst) && before != 0 {
             return None;
         }
         self.freeze_lock.compare_exchange(0, 1, AcqRel, Relaxed).ok()?;
-        if !self.is(Break::NoFreezerFence) {
-            fence(Ordering::SeqCst);
-        }
-        let stays = !self.is(Break::LockFirst) && self.stays(before);
+        self.rules.fence(Break::NoFreezerFence, Ordering::SeqCst);
+        let stays = !self.rules.is(Break::LockFirst) && self.stays(before);
         if stays {
             self.freeze_lock.store(0, Ordering::Release);
             return None;
@@ -111,7 +105,7 @@ impl Shared {
 
     /// Under the freeze lock: true if who holds the lock does not let it go.
     fn stays(&self, before: usize) -> bool {
-        let early = self.is(Break::HolderFromBefore);
+        let early = self.rules.is(Break::HolderFromBefore);
         let first = if early { before } else { self.lock.load(Acquire) };
         first != 0 && self.lock.load(Acquire) == first
     }

@@ -3,7 +3,7 @@
 //! Each module has the sound protocol and the ways to get its orderings wrong. Nobody dies here; threads
 //! give up where the product would look again, so that every run ends. loom keeps the last 7 stores of a
 //! word, lets no load see a later store of its own future (no load buffering), and treats SeqCst *accesses* as
-//! acquire and release; so a model that needs more puts a SeqCst fence beside the access.
+//! acquire and release; so a model that needs more puts a SeqCst fence next to the access.
 //!
 //! Invariant: threads only report; the main thread of a model checks after it has joined them.
 
@@ -20,7 +20,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Runs every execution of `model` with at most so many preemptions; `None` is all of them.
+/// Runs every execution of `model` with at most this many preemptions; `None` is all of them.
 ///
 /// # Errors
 /// What failed in the first execution that failed.
@@ -45,7 +45,29 @@ pub fn explore(
     Ok(runs.load(Ordering::Relaxed))
 }
 
-/// A model of orderings with its name: how to run it sound, within so many preemptions.
+/// What is broken in a run, and what that means for its orderings.
+#[derive(Clone, Copy)]
+struct Rules<Break>(Option<Break>);
+
+impl<Break: PartialEq> Rules<Break> {
+    fn is(&self, what: Break) -> bool {
+        self.0 == Some(what)
+    }
+
+    /// The order of an access; relaxed if that is what is broken.
+    fn order(&self, broken: Break, sound: Ordering) -> Ordering {
+        if self.is(broken) { Ordering::Relaxed } else { sound }
+    }
+
+    /// A fence; none if that is what is broken.
+    fn fence(&self, broken: Break, order: Ordering) {
+        if !self.is(broken) {
+            loom::sync::atomic::fence(order);
+        }
+    }
+}
+
+/// A model of orderings with its name: how to run it sound, within this many preemptions.
 pub type Sound = (&'static str, fn(Option<usize>) -> Result<usize, String>);
 
 /// Every model, sound.

@@ -5,7 +5,7 @@
 //! of the head is stored with release, so that nobody pushes over a place that is still read, is not shown: loom lets no
 //! load see a later store. What a recoverer sees of the dead needs no ordering: it has waited for the death itself.
 
-use super::explore;
+use super::{Rules, explore};
 use Ordering::{AcqRel, Acquire, Relaxed, Release};
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
@@ -34,19 +34,6 @@ pub const BREAKS: [Break; 5] = [
     Break::UnlockRelaxed,
 ];
 
-#[derive(Clone, Copy)]
-struct Rules(Option<Break>);
-
-impl Rules {
-    fn is(self, what: Break) -> bool {
-        self.0 == Some(what)
-    }
-
-    fn order(self, broken: Break, sound: Ordering) -> Ordering {
-        if self.is(broken) { Relaxed } else { sound }
-    }
-}
-
 /// Runs both scenarios.
 ///
 /// # Errors
@@ -68,7 +55,7 @@ const PUSHER: usize = 1;
 const PULLER: usize = 2;
 
 /// One element goes from process to process; an element pulled is whole, and its puller's.
-fn handing(rules: Rules) {
+fn handing(rules: Rules<Break>) {
     let shared: Arc<[AtomicUsize; 4]> = Arc::new([0, 0, PUSHER, 0].map(AtomicUsize::new));
     let theirs = Arc::clone(&shared);
     let puller = loom::thread::spawn(move || {
@@ -100,7 +87,7 @@ fn handing(rules: Rules) {
 }
 
 /// Two threads pull from one end of two elements; who finds the lock taken gives up.
-fn taking_turns(rules: Rules) {
+fn taking_turns(rules: Rules<Break>) {
     let shared: Arc<[AtomicUsize; 2]> = Arc::new([0, 0].map(AtomicUsize::new));
     let theirs = Arc::clone(&shared);
     let other = loom::thread::spawn(move || pull(&theirs, rules));
@@ -112,7 +99,7 @@ fn taking_turns(rules: Rules) {
 }
 
 /// The index of the element pulled.
-fn pull([lock, head]: &[AtomicUsize; 2], rules: Rules) -> Option<usize> {
+fn pull([lock, head]: &[AtomicUsize; 2], rules: Rules<Break>) -> Option<usize> {
     lock.compare_exchange(0, 1, rules.order(Break::LockRelaxed, Acquire), Relaxed).ok()?;
     let index = head.load(Relaxed);
     head.store(index + 1, Release);

@@ -1,12 +1,12 @@
 //! Protocol 6: the orderings of a channel.
 //!
 //! Each scenario is two or three threads and the few words that they order by: a message and the header behind it; a
-//! lossy copy beside the write limit; a joiner beside a producer that raises the write limit; the mark with its two places. That a
+//! lossy copy and the write limit; a joiner and a producer that raises the write limit; the mark with its two places. That a
 //! cursor is published with release is not shown: loom lets no load see a later store.
 
-use super::explore;
+use super::{Rules, explore};
 use Ordering::{Acquire, Relaxed, Release, SeqCst};
-use loom::sync::atomic::{AtomicUsize, Ordering, fence};
+use loom::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
 /// A way to get the orderings wrong, to be caught.
@@ -51,25 +51,6 @@ pub const BREAKS: [Break; 11] = [
     Break::WriteLimitRelaxed,
 ];
 
-#[derive(Clone, Copy)]
-struct Rules(Option<Break>);
-
-impl Rules {
-    fn is(self, what: Break) -> bool {
-        self.0 == Some(what)
-    }
-
-    fn order(self, broken: Break, sound: Ordering) -> Ordering {
-        if self.is(broken) { Relaxed } else { sound }
-    }
-
-    fn fence(self, broken: Break, order: Ordering) {
-        if !self.is(broken) {
-            fence(order);
-        }
-    }
-}
-
 /// Runs the four scenarios.
 ///
 /// # Errors
@@ -88,7 +69,7 @@ fn words<const N: usize>(values: [usize; N]) -> Arc<[AtomicUsize; N]> {
 }
 
 /// A header behind which old bytes look like the next one.
-fn sending(rules: Rules) {
+fn sending(rules: Rules<Break>) {
     const OLD: usize = 9;
     let shared = words([0, 0, OLD]);
     let theirs = Arc::clone(&shared);
@@ -115,7 +96,7 @@ fn sending(rules: Rules) {
 }
 
 /// A lossy copy of two words, of which the producer overwrites the first.
-fn overwriting(rules: Rules) {
+fn overwriting(rules: Rules<Break>) {
     let shared = words([1, 0]);
     let theirs = Arc::clone(&shared);
     let consumer = loom::thread::spawn(move || {
@@ -133,7 +114,7 @@ fn overwriting(rules: Rules) {
 }
 
 /// The cursor is 0 where nobody has joined; a producer that sees none overwrites what the joiner would read.
-fn joining(rules: Rules) {
+fn joining(rules: Rules<Break>) {
     let shared = words([0, 0, 1]);
     let theirs = Arc::clone(&shared);
     let joiner = loom::thread::spawn(move || {
@@ -159,7 +140,7 @@ fn joining(rules: Rules) {
 }
 
 /// Three marks in two places; a reader finds one that is whole, and none older than the write limit allows.
-fn marking(rules: Rules) {
+fn marking(rules: Rules<Break>) {
     // moves, two places of two words, write limit
     let shared = words([0, 0, 0, 0, 0, 0]);
     let theirs = Arc::clone(&shared);

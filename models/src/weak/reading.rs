@@ -1,12 +1,13 @@
-//! Protocol 2: a reader against publishing and reuse (`map/read.rs`, `map/locked.rs`, `memory/slab.rs`).
+//! Protocol 2: a reader against publishing and reuse (`map/engine/read.rs`, `map/engine/locked.rs`,
+//! `memory/slab.rs`).
 //!
-//! A key's slot names record 1. Then it names record 2; record 1 is used again for a change that never
-//! commits, and once more for one that does, so that the slot holds its first word again. Invariant: a reader
-//! returns a committed value.
+//! A key's slot names record 1. Then it names record 2; record 1 is used again for a change that
+//! never commits, and once more for one that does, so that the slot holds its first word again.
+//! Invariant: a reader returns a committed value.
 
-use super::explore;
+use super::{Rules, explore};
 use Ordering::{Acquire, Relaxed, Release};
-use loom::sync::atomic::{AtomicUsize, Ordering, fence};
+use loom::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
 /// A way to get the orderings wrong, to be caught.
@@ -59,7 +60,7 @@ struct Record {
 struct Shared {
     slot: AtomicUsize,
     records: [Record; 2],
-    broken: Option<Break>,
+    rules: Rules<Break>,
 }
 
 /// Runs the model.
@@ -73,7 +74,7 @@ pub fn check(broken: Option<Break>, preemptions: Option<usize>) -> Result<usize,
             value: AtomicUsize::new(value),
         };
         let records = [record(1, 11), record(2, 22)];
-        let shared = Arc::new(Shared { slot: AtomicUsize::new(1), records, broken });
+        let shared = Arc::new(Shared { slot: AtomicUsize::new(1), records, rules: Rules(broken) });
         let reader = {
             let shared = Arc::clone(&shared);
             loom::thread::spawn(move || shared.read())
@@ -88,52 +89,42 @@ pub fn check(broken: Option<Break>, preemptions: Option<usize>) -> Result<usize,
 }
 
 impl Shared {
-    fn is(&self, broken: Break) -> bool {
-        self.broken == Some(broken)
-    }
-
-    fn pick(&self, broken: Break, sound: Ordering) -> Ordering {
-        if self.is(broken) { Relaxed } else { sound }
-    }
-
     fn publish(&self, word: usize) {
-        self.slot.store(word, self.pick(Break::SlotPublishedRelaxed, Release));
+        self.slot.store(word, self.rules.order(Break::SlotPublishedRelaxed, Release));
     }
 
     /// Uses record 1 again.
     fn write(&self, value: usize, sequence: usize) {
         let record = &self.records[0];
         record.state_word.store(WRITING, Relaxed);
-        if !self.is(Break::NoReleaseFence) {
-            fence(Release);
-        }
+        self.rules.fence(Break::NoReleaseFence, Release);
         record.value.store(value, Relaxed);
-        if !self.is(Break::SequencePublishedRelaxed) {
-            fence(Release);
-        }
-        record.state_word.store(sequence, self.pick(Break::SequencePublishedRelaxed, Release));
+        self.rules.fence(Break::SequencePublishedRelaxed, Release);
+        record
+            .state_word
+            .store(sequence, self.rules.order(Break::SequencePublishedRelaxed, Release));
     }
 
     /// One try; `None` stands for "look again".
     fn read(&self) -> Option<usize> {
         let word = self.slot.load(Acquire);
         let record = &self.records[word - 1];
-        let sequence = record.state_word.load(self.pick(Break::FirstSequenceRelaxed, Acquire));
+        let sequence =
+            record.state_word.load(self.rules.order(Break::FirstSequenceRelaxed, Acquire));
         if sequence == WRITING {
             return None;
         }
         let value = record.value.load(Relaxed);
-        if !self.is(Break::NoAcquireFence) {
-            fence(Acquire);
-        }
-        if self.is(Break::SequenceAgainFirst) && record.state_word.load(Relaxed) != sequence {
+        self.rules.fence(Break::NoAcquireFence, Acquire);
+        if self.rules.is(Break::SequenceAgainFirst) && record.state_word.load(Relaxed) != sequence {
             return None;
         }
-        let again = self.pick(Break::SlotAgainRelaxed, Acquire);
-        if !self.is(Break::NoSlotAgain) && self.slot.load(again) != word {
+        let again = self.rules.order(Break::SlotAgainRelaxed, Acquire);
+        if !self.rules.is(Break::NoSlotAgain) && self.slot.load(again) != word {
             return None;
         }
-        let skip = self.is(Break::NoSequenceAgain) || self.is(Break::SequenceAgainFirst);
+        let skip =
+            self.rules.is(Break::NoSequenceAgain) || self.rules.is(Break::SequenceAgainFirst);
         if !skip && record.state_word.load(Relaxed) != sequence {
             return None;
         }

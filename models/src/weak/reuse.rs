@@ -4,7 +4,7 @@
 //! one adopts the extent and looks for a free record. Invariant: whoever gets the record does so after its
 //! last use, and the new record's state word and bit stay.
 
-use super::explore;
+use super::{Rules, explore};
 use Ordering::{AcqRel, Acquire, Relaxed, Release};
 use loom::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::sync::Arc;
@@ -52,7 +52,7 @@ struct Shared {
     state_word: AtomicUsize,
     /// How the record's bytes were used last.
     bytes: AtomicUsize,
-    broken: Option<Break>,
+    rules: Rules<Break>,
 }
 
 /// Runs the model.
@@ -66,7 +66,7 @@ pub fn check(broken: Option<Break>, preemptions: Option<usize>) -> Result<usize,
             bits: AtomicUsize::new(0),
             state_word: AtomicUsize::new(FREE),
             bytes: AtomicUsize::new(FREE),
-            broken,
+            rules: Rules(broken),
         });
         let other = {
             let shared = Arc::clone(&shared);
@@ -74,7 +74,7 @@ pub fn check(broken: Option<Break>, preemptions: Option<usize>) -> Result<usize,
         };
         if shared.allocate(FIRST).is_some() {
             shared.state_word.store(SEQUENCE, Release);
-            let given_up = shared.pick(Break::GivenUpRelaxed, Release);
+            let given_up = shared.rules.order(Break::GivenUpRelaxed, Release);
             shared.owner.store(FREE, given_up);
             shared.retire();
         }
@@ -91,13 +91,9 @@ pub fn check(broken: Option<Break>, preemptions: Option<usize>) -> Result<usize,
 }
 
 impl Shared {
-    fn pick(&self, broken: Break, sound: Ordering) -> Ordering {
-        if self.broken == Some(broken) { Relaxed } else { sound }
-    }
-
     fn adopt(&self) -> bool {
-        let order = self.pick(Break::AdoptedRelaxed, AcqRel);
-        self.broken == Some(Break::NotAdopted)
+        let order = self.rules.order(Break::AdoptedRelaxed, AcqRel);
+        self.rules.is(Break::NotAdopted)
             || self.owner.compare_exchange(FREE, SECOND, order, Relaxed).is_ok()
     }
 
@@ -106,8 +102,8 @@ impl Shared {
         if self.bits.load(Acquire) & 1 != 0 {
             return None;
         }
-        let order = self.pick(Break::StateRelaxed, Acquire);
-        if self.broken != Some(Break::ByBitOnly) && self.state_word.load(order) != FREE {
+        let order = self.rules.order(Break::StateRelaxed, Acquire);
+        if !self.rules.is(Break::ByBitOnly) && self.state_word.load(order) != FREE {
             return None;
         }
         self.state_word.store(me, Relaxed);
@@ -122,10 +118,10 @@ impl Shared {
         // In the product the last use is a read; a store stands for it, because it can be seen from elsewhere.
         self.bytes.store(LAST_USE, Relaxed);
         self.state_word.store(RETIRED, Release);
-        let unordered = self.broken == Some(Break::RetiredUnordered);
-        let bit = if unordered { Relaxed } else { self.pick(Break::BitRelaxed, AcqRel) };
+        let unordered = self.rules.is(Break::RetiredUnordered);
+        let bit = if unordered { Relaxed } else { self.rules.order(Break::BitRelaxed, AcqRel) };
         self.bits.fetch_and(!1, bit);
-        let free = if unordered { Relaxed } else { self.pick(Break::FreeRelaxed, Release) };
+        let free = if unordered { Relaxed } else { self.rules.order(Break::FreeRelaxed, Release) };
         self.state_word.store(FREE, free);
     }
 }

@@ -1,9 +1,10 @@
-//! Protocol 3: a split and a doubling against a reader's miss (`map/split.rs`, `map/directory.rs`, `map/read.rs`).
+//! Protocol 3: a split and a doubling against a reader's miss (`map/engine/split.rs`,
+//! `map/engine/directory.rs`, `map/engine/read.rs`).
 //!
-//! A key moves from the parent to the child while the directory grows from one entry to two, whose memory
-//! held garbage. Invariant: the key is always there, so no reader misses it.
+//! A key moves from the parent to the child while the directory grows from one entry to two, whose
+//! memory held garbage. Invariant: the key is always there, so no reader misses it.
 
-use super::explore;
+use super::{Rules, explore};
 use Ordering::{Acquire, Relaxed, Release};
 use loom::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::sync::Arc;
@@ -56,7 +57,7 @@ struct Shared {
     entries: [AtomicUsize; 2],
     /// The key's slot in parent, child, and whatever the garbage names.
     slots: [AtomicUsize; 3],
-    broken: Option<Break>,
+    rules: Rules<Break>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -76,7 +77,7 @@ pub fn check(broken: Option<Break>, preemptions: Option<usize>) -> Result<usize,
             depth: AtomicUsize::new(0),
             entries: [AtomicUsize::new(PARENT), AtomicUsize::new(GARBAGE)],
             slots: [AtomicUsize::new(7), AtomicUsize::new(0), AtomicUsize::new(0)],
-            broken,
+            rules: Rules(broken),
         });
         let reader = {
             let shared = Arc::clone(&shared);
@@ -89,47 +90,39 @@ pub fn check(broken: Option<Break>, preemptions: Option<usize>) -> Result<usize,
 }
 
 impl Shared {
-    fn is(&self, broken: Break) -> bool {
-        self.broken == Some(broken)
-    }
-
-    fn pick(&self, broken: Break, sound: Ordering) -> Ordering {
-        if self.is(broken) { Relaxed } else { sound }
-    }
-
     fn split(&self) {
-        let late = self.is(Break::DepthBeforeZero);
+        let late = self.rules.is(Break::DepthBeforeZero);
         if !late {
             self.entries[1].store(0, Relaxed);
         }
-        self.depth.store(1, self.pick(Break::DepthRelaxed, Release));
+        self.depth.store(1, self.rules.order(Break::DepthRelaxed, Release));
         if late {
             self.entries[1].store(0, Relaxed);
         }
         self.slots[CHILD - 1].store(7, Relaxed);
-        if self.is(Break::ClearFirst) {
+        if self.rules.is(Break::ClearFirst) {
             self.slots[PARENT - 1].store(0, Release);
         }
-        self.entries[1].store(CHILD, self.pick(Break::EntryRelaxed, Release));
-        self.slots[PARENT - 1].store(0, self.pick(Break::ClearRelaxed, Release));
+        self.entries[1].store(CHILD, self.rules.order(Break::EntryRelaxed, Release));
+        self.slots[PARENT - 1].store(0, self.rules.order(Break::ClearRelaxed, Release));
     }
 
     fn lookup(&self) -> usize {
-        let depth = self.depth.load(self.pick(Break::DepthLoadedRelaxed, Acquire));
+        let depth = self.depth.load(self.rules.order(Break::DepthLoadedRelaxed, Acquire));
         let found = self.entries[depth].load(Acquire);
         if found == 0 { self.entries[0].load(Acquire) } else { found }
     }
 
     fn read(&self) -> Seen {
         let segment = self.lookup();
-        let relaxed = self.is(Break::SlotRelaxed) || self.is(Break::MissUnordered);
+        let relaxed = self.rules.is(Break::SlotRelaxed) || self.rules.is(Break::MissUnordered);
         if self.slots[segment - 1].load(if relaxed { Relaxed } else { Acquire }) != 0 {
             return Seen::Found;
         }
-        if !self.is(Break::NoFence) && !self.is(Break::MissUnordered) {
+        if !self.rules.is(Break::NoFence) && !self.rules.is(Break::MissUnordered) {
             fence(Acquire);
         }
-        if self.is(Break::NoLookAgain) || self.lookup() == segment {
+        if self.rules.is(Break::NoLookAgain) || self.lookup() == segment {
             return Seen::Missed;
         }
         Seen::LookAgain

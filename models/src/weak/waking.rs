@@ -1,8 +1,8 @@
 //! Protocol 7: the two full fences of waiter and waker.
 //!
 //! Two waiters read the event, set the flag and look at the data; a waker stores the data and looks at the flag.
-//! A waiter that finds nothing asks the kernel to sleep on the event it read. Invariant: nobody sleeps beside
-//! data without the event having changed since (then the kernel does not let it sleep, or it is woken).
+//! A waiter that finds nothing asks the kernel to sleep on the event it read. Invariant: no thread sleeps while
+//! there is data without the event having changed since (then the kernel does not let it sleep, or it is woken).
 
 use super::explore;
 use Ordering::{Acquire, Relaxed, Release};
@@ -45,7 +45,7 @@ pub fn check(broken: Option<Break>, preemptions: Option<usize>) -> Result<usize,
         shared.wake();
         let asleep = waiters.map(|waiter| waiter.join().expect("the waiter does not panic"));
         let event = shared.event.load(Acquire);
-        assert!(!asleep.contains(&Some(event)), "somebody sleeps beside a message");
+        assert!(!asleep.contains(&Some(event)), "a thread sleeps while there is a message");
     })
 }
 

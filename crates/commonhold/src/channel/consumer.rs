@@ -10,7 +10,7 @@ use crate::channel::producer::{Until, deadline};
 use crate::channel::raw_bytes::RawBytes;
 use crate::error::{Error, ErrorKind, Result};
 use crate::steps::step;
-use crate::sync::unwind::Mend;
+use crate::sync::unwind::UnwindGuard;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -65,7 +65,7 @@ impl Consumer {
         } else {
             let (slot, (line, at)) = EndpointSlot::take(bound, |slot| {
                 let line = join::claim_line(bound, slot.owner, policy)?;
-                let left = Mend::new(|| {
+                let left = UnwindGuard::new(|| {
                     join::leave(bound.line(line), slot.owner);
                     // A producer may have begun to wait for this consumer.
                     bound.head().room.wake();
@@ -108,8 +108,8 @@ impl Consumer {
         self.missed.1
     }
 
-    /// Replaces the contents of `buffer` by the next message. Waits without limit, also while there
-    /// is no producer.
+    /// Replaces the contents of `buffer` with the next message. Waits without limit, even while
+    /// there is no producer.
     ///
     /// # Errors
     /// `Closed` if the handle is closed, or if the consumer was patient and has been dropped
@@ -121,7 +121,7 @@ impl Consumer {
         found.ok_or_else(|| self.nothing())
     }
 
-    /// Replaces the contents of `buffer` by the next message, if there is one now; never waits.
+    /// Replaces the contents of `buffer` with the next message, if there is one now; never waits.
     ///
     /// # Errors
     /// As for [`Consumer::recv`].
@@ -130,7 +130,7 @@ impl Consumer {
         self.recv_until(buffer, Until::Never)
     }
 
-    /// Replaces the contents of `buffer` by the next message; waits for it at most for `timeout`.
+    /// Replaces the contents of `buffer` with the next message; waits for it for at most `timeout`.
     /// Returns `None` when the time runs out.
     ///
     /// # Errors
@@ -145,6 +145,35 @@ impl Consumer {
 
     #[inline]
     fn recv_until(&mut self, buffer: &mut Vec<u8>, until: Until) -> Result<Option<Received>> {
+        match self.recv_at_once(buffer) {
+            Some(received) => Ok(Some(received)),
+            None => self.recv_patiently(buffer, until),
+        }
+    }
+
+    /// The fast path: a lossless consumer's message that is there. `None` leaves everything else,
+    /// errors too, to [`recv_patiently`](Self::recv_patiently).
+    #[inline(always)]
+    fn recv_at_once(&mut self, buffer: &mut Vec<u8>) -> Option<Received> {
+        let (slot, _) = self.slot.as_ref()?;
+        if self.policy != Policy::Lossless || slot.is_inherited() || self.bound.arena.is_closed() {
+            return None;
+        }
+        let frame = self.bound.ring.frame(self.at.position);
+        // Acquire: the bytes, and the zero behind them; pairs with the release of the producer.
+        let word = frame.header().load(Ordering::Acquire);
+        let len = frame::message_len(word, self.at.sequence)?;
+        if HEADER + len > frame.rest() {
+            return None;
+        }
+        buffer.clear();
+        frame.append(HEADER, len, buffer);
+        step!("channel.copied");
+        Some(self.taken(len))
+    }
+
+    #[inline(never)]
+    fn recv_patiently(&mut self, buffer: &mut Vec<u8>, until: Until) -> Result<Option<Received>> {
         loop {
             let Some(len) = self.next(until)? else { return Ok(None) };
             if self.copy(len, buffer)? {
@@ -297,8 +326,8 @@ impl Consumer {
         }
     }
 
-    /// Joins again, from now or from the oldest message kept. A patient consumer needs it after it
-    /// was dropped; any consumer may call it at any time.
+    /// Joins again, from now or from the oldest message kept. A patient consumer needs this after
+    /// it was dropped; any consumer may call it at any time.
     ///
     /// # Errors
     /// `Closed`; `Damaged`.
@@ -446,7 +475,7 @@ impl Consumer {
         join::publish(self.bound.line(*line), self.at);
         self.published = self.at.position;
         let room = &self.bound.head().room;
-        let woken = Mend::new(|| room.wake());
+        let woken = UnwindGuard::new(|| room.wake());
         step!("channel.published");
         woken.done();
         if self.policy != Policy::Lossy {
@@ -498,8 +527,8 @@ impl Consumer {
     fn was_dropped(&self) -> Error {
         let Policy::Patient(patience) = self.policy else { return self.nothing() };
         let text = format!(
-            "this consumer was dropped after the producer had waited for it for {patience:?}; \
-             join again"
+            "this consumer was dropped after the producer had waited {patience:?} for it; join \
+             again"
         );
         self.bound.error(ErrorKind::Closed, &text)
     }
@@ -512,7 +541,7 @@ impl Consumer {
 
     #[cold]
     fn nothing(&self) -> Error {
-        self.bound.error(ErrorKind::TimedOut, "no message in time")
+        self.bound.error(ErrorKind::TimedOut, "timed out while waiting for a message")
     }
 }
 
@@ -529,7 +558,7 @@ impl Drop for Consumer {
             let inside = attachment.and_then(|attachment| attachment.enter_to_leave());
             let may_wake = inside.is_some() || self.bound.arena.is_closed();
             let room = &self.bound.head().room;
-            let woken = Mend::new(|| {
+            let woken = UnwindGuard::new(|| {
                 if may_wake {
                     room.wake();
                 }

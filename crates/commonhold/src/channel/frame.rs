@@ -38,9 +38,18 @@ pub(super) fn low_sequence(word: u64) -> u32 {
     (word >> 32) as u32
 }
 
-/// Bytes of a frame with a message of `len` bytes.
+/// Bytes of a frame with a message of `len` bytes: header and message, rounded up to 8.
+#[inline(always)]
 pub(super) fn bytes(len: u64) -> u64 {
-    HEADER + len.next_multiple_of(8)
+    (HEADER + len + 7) & !7
+}
+
+/// The length in the header of message `sequence`; `None` for any other word. The caller checks
+/// that the message ends with the ring or before.
+#[inline(always)]
+pub(super) fn message_len(word: u64, sequence: u64) -> Option<u64> {
+    let is_message = low_sequence(word) == sequence as u32 && word & 3 == MESSAGE;
+    is_message.then_some(word >> 2 & 0x3fff_ffff)
 }
 
 /// Decodes the word where message `sequence` is expected, `rest` bytes before the end of a ring of
@@ -74,12 +83,15 @@ mod tests {
                 assert_eq!(decode(word, sequence + 1, 1 << 30, 1 << 30), Header::Wrong);
                 assert_eq!(decode(word, sequence, len, 1 << 30), Header::Wrong);
                 assert_eq!(low_sequence(word), sequence as u32);
+                assert_eq!(message_len(word, sequence), Some(len));
+                assert_eq!(message_len(word, sequence + 1), None);
             }
             assert_eq!(decode(filler(sequence), sequence, 8, 4096), Header::Filler);
             // A filler of a whole lap would send readers in a circle.
             assert_eq!(decode(filler(sequence), sequence, 4096, 4096), Header::Wrong);
         }
         assert_eq!(decode(0, 9, 8, 4096), Header::None);
+        assert_eq!((message_len(0, 0), message_len(filler(7), 7)), (None, None));
         assert_eq!(decode(3, 0, 4096, 4096), Header::Wrong);
         assert_eq!((bytes(0), bytes(1), bytes(8), bytes(9)), (8, 16, 16, 24));
     }

@@ -20,8 +20,8 @@ use std::sync::atomic::Ordering;
 /// A channel in a hold: one producer sends messages, and every consumer receives all of them, in
 /// any process.
 ///
-/// The messages lie in a ring of bytes in shared memory. A message may be as long as a quarter of
-/// the ring. A handle is cheap to clone.
+/// The messages are in a ring buffer in shared memory. A message may be as long as a quarter of the
+/// ring. A handle is cheap to clone.
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("commonhold-channel-{}", std::process::id()));
@@ -58,7 +58,7 @@ impl Channel {
         &self.bound.block.name
     }
 
-    /// The options of its creation.
+    /// The options that the channel was created with.
     pub fn options(&self) -> ChannelOptions {
         ChannelOptions::new(self.bound.ring.size())
     }
@@ -67,15 +67,15 @@ impl Channel {
     /// continue.
     ///
     /// # Errors
-    /// `Busy`, which names slot and process, while another producer lives, also one of this
+    /// `Busy`, which names the slot and the process, while another producer lives, even in this
     /// process; `ReadOnly`; `NotFound` if the channel was dropped; `Closed`; `Damaged`.
     pub fn producer(&self) -> Result<Producer> {
         Producer::new(&self.bound)
     }
 
-    /// Becomes a consumer. A consumer of a read-only handle must be lossy: any other writes to the
-    /// hold how far it has read. A read-only consumer polls while it waits, at least every two
-    /// milliseconds, because no producer can see that it waits.
+    /// Becomes a consumer. A consumer of a read-only handle must be lossy, because any other
+    /// consumer records in the hold how far it has read. A read-only consumer polls while it waits,
+    /// at least every two milliseconds, because no producer can see that it waits.
     ///
     /// # Errors
     /// `Full` if there are 64 consumers already; `ReadOnly`; `NotFound` if the channel was dropped;
@@ -173,7 +173,7 @@ fn no_own_endpoint(space: &Space, block: &Block, lane: &LaneGuard<'_>) -> Result
     let mut words = lines.map(|line| line.word.load(Ordering::Acquire));
     if own(head.producer.load(Ordering::Acquire)) || words.any(own) {
         let text = format!(
-            "channel '{}': this process has a producer or consumer of it; drop that first",
+            "channel '{}': this process has a producer or consumer open; drop it first",
             block.name
         );
         return Err(Error::new(ErrorKind::Busy, text));

@@ -14,7 +14,7 @@ use crate::error::{ErrorKind, Result};
 use crate::steps::step;
 use crate::sync::owner::Owner;
 use crate::sync::participant;
-use crate::sync::unwind::Mend;
+use crate::sync::unwind::UnwindGuard;
 use std::sync::atomic::{Ordering, fence};
 
 /// A producer moves the write limit by an eighth of the ring: it cannot do so this often while a
@@ -52,7 +52,7 @@ pub(super) fn claim_line(bound: &Bound, me: Owner, policy: Policy) -> Result<usi
                     .compare_exchange(seen, mine, Ordering::AcqRel, Ordering::Relaxed)
                     .is_ok()
             {
-                let left = Mend::new(|| leave(line, me));
+                let left = UnwindGuard::new(|| leave(line, me));
                 step!("channel.line-claimed");
                 prepare(bound, line, number, policy);
                 left.done();

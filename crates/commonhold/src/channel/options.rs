@@ -6,7 +6,7 @@ use std::time::Duration;
 const LEAST_RING: u64 = 4 << 10;
 const MOST_RING: u64 = 1 << 30;
 
-/// The options of a channel's creation.
+/// Options of a channel, fixed when it is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChannelOptions {
     /// Bytes of the ring: a power of two, from 4 KiB to 1 GiB. A message takes 8 bytes more than

@@ -10,7 +10,7 @@ use crate::channel::takeover;
 use crate::channel::write_limit::WriteLimit;
 use crate::error::{Error, ErrorKind, Result};
 use crate::steps::step;
-use crate::sync::unwind::Mend;
+use crate::sync::unwind::UnwindGuard;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,8 +19,9 @@ use std::time::{Duration, Instant};
 /// The sender of a channel's messages. After it is dropped, another producer may begin.
 ///
 /// A channel has one producer at a time, in all processes. When the producer's process dies, the
-/// next producer continues behind the last message that was sent, without a gap or a repeat in
-/// sequence. A message that is being sent at that instant is sent wholly or not at all.
+/// next producer continues after the last message that was sent, without a gap or a repetition in
+/// the sequence. A message that is being sent at that instant is sent either completely or not at
+/// all.
 ///
 /// `send` waits while the ring is full and a living lossless consumer has not read the bytes that
 /// the message would overwrite. It does not wait for dead consumers. After the hold's handle was
@@ -72,8 +73,8 @@ impl Producer {
         self.bound().most() as usize
     }
 
-    /// The consumer that was in the way when the last `try_send`, `send_timeout` or `try_reserve`
-    /// found no room; the first of them, if there are several.
+    /// The consumer that prevented sending when the last `try_send`, `send_timeout` or
+    /// `try_reserve` found no room; the first one, if there are several.
     pub fn waits_for(&self) -> Option<Peer> {
         self.write_limit.waits_for
     }
@@ -88,7 +89,7 @@ impl Producer {
     }
 
     /// Sends a message if there is room for it now. Returns `None` if there is none;
-    /// [`waits_for`](Producer::waits_for) then names the consumer in the way.
+    /// [`waits_for`](Producer::waits_for) then names the consumer that prevents it.
     ///
     /// # Errors
     /// As for [`Producer::send`].
@@ -116,8 +117,9 @@ impl Producer {
         Ok(Some(self.send_written(len)))
     }
 
-    /// Sends messages one after the other; returns how many were sent. Waits for room without
-    /// limit. Each message can be received at once, also while the iterator produces the next one.
+    /// Sends messages one after another and returns how many were sent. Waits for room without
+    /// limit. Each message can be received immediately, even while the iterator produces the next
+    /// one.
     ///
     /// # Errors
     /// As for [`Producer::send`]. The messages before the failing one are sent;
@@ -129,8 +131,8 @@ impl Producer {
         self.send_all(messages, Until::Forever)
     }
 
-    /// Like [`Producer::send_many`]; waits for room at most for `timeout` in all. It returns fewer
-    /// than there are when the time runs out; the rest is not sent.
+    /// Like [`Producer::send_many`], but waits for room for at most `timeout` in total. If the time
+    /// runs out, it returns a smaller number, and the rest is not sent.
     ///
     /// # Errors
     /// As for [`Producer::send_many`].
@@ -270,7 +272,7 @@ impl Producer {
         ring.header(position).store(frame::message(sequence, len), Ordering::Release);
         // At once: code after a panic must not send another message in its place.
         self.at = Mark { position: end, sequence: sequence + 1 };
-        let woken = Mend::new(|| self.bound().head().messages.wake_all());
+        let woken = UnwindGuard::new(|| self.bound().head().messages.wake_all());
         step!("channel.sent");
         woken.done();
         sequence
@@ -339,7 +341,7 @@ impl Producer {
 
     #[cold]
     fn no_room(&self) -> Error {
-        self.bound().error(ErrorKind::TimedOut, "no room in time")
+        self.bound().error(ErrorKind::TimedOut, "timed out while waiting for room")
     }
 }
 
@@ -351,7 +353,7 @@ pub(super) fn deadline(timeout: Duration) -> Until {
 impl Drop for Producer {
     fn drop(&mut self) {
         if !self.slot.is_inherited() {
-            let left = Mend::new(|| takeover::release(self.bound(), self.slot.owner));
+            let left = UnwindGuard::new(|| takeover::release(self.bound(), self.slot.owner));
             self.bound().head().set_mark(self.at);
             step!("channel.leaving");
             drop(left);

@@ -51,8 +51,11 @@ impl<'a> Reservation<'a> {
     /// `TooLarge` if they do not fit.
     pub fn write(&mut self, at: usize, bytes: &[u8]) -> Result<()> {
         if at.checked_add(bytes.len()).is_none_or(|end| end > self.len) {
-            let text =
-                format!("{} bytes at {at} do not fit into the {} reserved", bytes.len(), self.len);
+            let text = format!(
+                "{} bytes at offset {at} exceed the {} reserved bytes",
+                bytes.len(),
+                self.len
+            );
             return Err(self.producer.bound().error(ErrorKind::TooLarge, &text));
         }
         let start = self.producer.position() + HEADER + at as u64;
@@ -76,7 +79,7 @@ impl<'a> Reservation<'a> {
     pub fn commit_first(self, len: usize) -> Result<u64> {
         self.producer.slot.ensure()?;
         if len > self.len {
-            let text = format!("cannot send {len} bytes of {} reserved", self.len);
+            let text = format!("expected at most the {} reserved bytes, got {len}", self.len);
             return Err(self.producer.bound().error(ErrorKind::TooLarge, &text));
         }
         Ok(self.producer.send_written(len as u64))

@@ -9,7 +9,8 @@ use crate::sync::owner::Owner;
 use crate::sync::participant;
 use std::sync::atomic::Ordering;
 
-/// A channel at one moment; while messages flow, its numbers are of moments close to each other.
+/// The state of a channel. While messages are being sent, its numbers are from slightly different
+/// moments.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -24,7 +25,7 @@ pub struct ChannelStat {
     pub sent_bytes: u64,
     /// Bytes of the ring that a consumer can still read if it joins from the oldest message.
     pub kept_bytes: u64,
-    /// The producer, if there is one that lives.
+    /// The producer, if a living one exists.
     pub producer: Option<Peer>,
     /// True if the producer waits for room.
     pub is_waiting: bool,
@@ -44,9 +45,9 @@ pub struct ConsumerInfo {
     pub peer: Peer,
     /// Whether the producer waits for it.
     pub policy: ConsumerState,
-    /// Bytes that it has still to read, by its last published cursor.
+    /// Bytes that it has not read yet, according to its last published cursor.
     pub lag_bytes: u64,
-    /// Messages that it has still to read, by its last published cursor.
+    /// Messages that it has not read yet, according to its last published cursor.
     pub lag_messages: u64,
     /// Messages that it has missed; 0 unless it is lossy.
     pub missed: u64,
@@ -65,7 +66,7 @@ pub enum ConsumerState {
     Patient,
     /// The producer has waited long enough and dropped it.
     Dropped,
-    /// It is just joining.
+    /// It is currently joining.
     Joining,
 }
 

@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::steps::step;
 use crate::sync::owner::Owner;
 use crate::sync::participant;
-use crate::sync::unwind::Mend;
+use crate::sync::unwind::UnwindGuard;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
@@ -32,12 +32,12 @@ pub(super) struct Begin {
 /// `Busy`, naming slot and process, while another producer lives; `Damaged`.
 pub(super) fn take(bound: &Bound, me: Owner) -> Result<Begin> {
     claim(bound, me)?;
-    let released = Mend::new(|| release(bound, me));
+    let released = UnwindGuard::new(|| release(bound, me));
     step!("channel.producer-claimed");
     bound.head().messages.wake_all();
     step!("channel.takeover-woken");
     let end = find_end(bound)?;
-    step!("channel.walked");
+    step!("channel.end-found");
     bound.head().set_mark(end);
     let kept = kept(bound, end);
     released.done();
@@ -65,7 +65,7 @@ fn claim(bound: &Bound, me: Owner) -> Result<()> {
 fn busy(bound: &Bound, owner: Owner) -> Error {
     let peer = bound.peer(owner);
     let text = format!(
-        "already has a producer: slot {} (process {}); wait until it is closed or has ended",
+        "already has a producer: slot {} (process {}); wait until it closes or its process ends",
         peer.slot, peer.pid
     );
     bound.error(ErrorKind::Busy, &text)

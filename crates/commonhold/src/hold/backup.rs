@@ -10,12 +10,14 @@ use crate::hold::draft_hold;
 use crate::hold::frames;
 use crate::hold::freeze;
 use crate::hold::handle::Hold;
-use crate::map::bound::{self, Bound};
-use crate::map::image::{self, ImagePair, Stamp};
-use crate::map::iterate::Cursor;
-use crate::map::root::{self, Status};
+use crate::hold::maps::is_kept;
+use crate::map::engine::bound::{self, Bound};
+use crate::map::engine::image::{self, ImagePair, Stamp};
+use crate::map::engine::iterate::Cursor;
+use crate::map::layout::root::{self, Status};
 use crate::memory::block;
 use crate::memory::extents::growth;
+use crate::memory::roots::is_own;
 use crate::os::clock;
 use crate::os::draft::Draft;
 use crate::os::file::check_size_limit;
@@ -39,7 +41,8 @@ pub struct BackupReport {
     pub maps: u32,
     /// The number of pairs in the maps at the moment of the copy.
     pub pairs: u64,
-    /// The number of queues, channels and logs in the hold, which a backup leaves out.
+    /// The number of structures in the hold that a backup omits: queues, channels, logs, and maps
+    /// that are being replicated or rebuilt and have no contents yet.
     pub left_out: u32,
     /// The length of the file in bytes.
     pub bytes: u64,
@@ -68,9 +71,10 @@ struct Written {
 }
 
 impl Hold {
-    /// Writes a copy of all maps at one moment to a new file, while other processes keep writing.
-    /// Queues, channels and logs carry messages and are left out ([`BackupReport::left_out`]).
-    /// Writers wait only for the last, short part ([`BackupReport::paused_ms`]).
+    /// Writes a copy of all maps, as they are at one moment, to a new file, while other processes
+    /// keep writing. Queues, channels and logs carry messages and are omitted
+    /// ([`BackupReport::left_out`]). Writers wait only for the last, short part
+    /// ([`BackupReport::paused_ms`]).
     ///
     /// # Errors
     /// `Exists` if there is a file already; those of [`freeze`](Self::freeze) and of writing files.
@@ -126,8 +130,8 @@ impl Backup<'_> {
         let frozen = freeze::freeze(self.hold.arena())?;
         let begun = clock::monotonic_ns();
         let rest = self.last_pass();
-        let left_out =
-            block::all(space).filter(|(_, _, root)| root.status() == Status::Live).count();
+        let others = block::all(space).filter(|(_, _, root)| root.status() == Status::Live).count();
+        let left_out = others + self.unready_maps();
         let paused_ns = clock::monotonic_ns() - begun;
         drop(frozen);
         let rest = rest?;
@@ -135,11 +139,11 @@ impl Backup<'_> {
         let mut end = Vec::new();
         frames::end(&mut end, self.frames);
         self.write(&end)?;
-        let pairs =
-            self.maps.values().flat_map(|m| m.segments.values()).map(|(_, pairs)| pairs).sum();
+        let users: Vec<_> = self.maps.values().filter(|map| !is_own(&map.name)).collect();
+        let pairs = users.iter().flat_map(|map| map.segments.values()).map(|(_, pairs)| pairs);
         Ok(BackupReport {
-            maps: self.maps.len() as u32,
-            pairs,
+            maps: users.len() as u32,
+            pairs: pairs.sum(),
             left_out: left_out as u32,
             bytes: self.bytes,
             paused_ms: paused_ns as f64 / 1e6,
@@ -153,9 +157,21 @@ impl Backup<'_> {
         fault!("backup.write").and_then(|()| self.out.write_all(bytes)).map_err(failed)
     }
 
+    /// All maps that belong into a backup.
     fn live_maps(&self) -> Result<Vec<Bound>> {
         let space = self.hold.space();
-        root::all(space).filter_map(|(id, root)| bound::read_live(space, id, root)).collect()
+        let belongs = |map: &Bound| is_kept(&map.name) && !map.root(space).is_unready();
+        self.all_maps().filter(|map| map.as_ref().map_or(true, belongs)).collect()
+    }
+
+    fn unready_maps(&self) -> usize {
+        let is_unready = |map: &Bound| map.root(self.hold.space()).is_unready();
+        self.all_maps().filter(|map| map.as_ref().is_ok_and(is_unready)).count()
+    }
+
+    fn all_maps(&self) -> impl Iterator<Item = Result<Bound>> {
+        let space = self.hold.space();
+        root::all(space).filter_map(|(id, root)| bound::read_live(space, id, root))
     }
 
     /// Writes what changed since the last pass; returns the number of segments written.

@@ -2,16 +2,21 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::handle::Hold;
+use crate::log::options::{LogLevel, LogOptions};
 use crate::map::options::MapOptions;
 use crate::memory::attach::Attachment;
 use crate::memory::block::{Block, Wanted, drop_named, open};
+use crate::memory::guests::Guests;
 use crate::memory::lane::LaneGuard;
 use crate::memory::roots::{self, Existing, StructureKind};
+use crate::stream::own::Resizing;
+use crate::sync::owner::Owner;
 use crate::sync::space::Space;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-fn ground() -> (tempfile::TempDir, Hold) {
+fn new_hold() -> (tempfile::TempDir, Hold) {
     let folder = tempfile::tempdir_in("/dev/shm").unwrap();
     let hold = Hold::create(folder.path().join("it.hold")).unwrap();
     (folder, hold)
@@ -42,7 +47,7 @@ fn problems(hold: &Hold) -> Vec<String> {
 
 #[test]
 fn blocks_come_zeroed_and_go_as_a_whole() {
-    let (_folder, hold) = ground();
+    let (_folder, hold) = new_hold();
     let before = hold.stat().unwrap().used_bytes;
     for round in 0..3u64 {
         let log = make(&hold, "it", 300_000).unwrap();
@@ -60,7 +65,7 @@ fn blocks_come_zeroed_and_go_as_a_whole() {
 
 #[test]
 fn one_name_is_one_structure() {
-    let (_folder, hold) = ground();
+    let (_folder, hold) = new_hold();
     hold.maps().open_or_create("a map", MapOptions::general()).unwrap();
     let _log = make(&hold, "a log", 100).unwrap();
     let mismatch = |error: Error, what: &str| {
@@ -78,7 +83,7 @@ fn one_name_is_one_structure() {
 
 #[test]
 fn nobody_drops_what_another_has_open() {
-    let (_folder, hold) = ground();
+    let (_folder, hold) = new_hold();
     let other = Hold::open(hold.path()).unwrap();
     let first = make(&hold, "it", 100).unwrap();
     let (second, third) = (make(&other, "it", 100).unwrap(), make(&other, "it", 100).unwrap());
@@ -99,7 +104,7 @@ fn nobody_drops_what_another_has_open() {
 
 #[test]
 fn an_objection_leaves_everything_as_it_was() {
-    let (_folder, hold) = ground();
+    let (_folder, hold) = new_hold();
     let log = make(&hold, "it", 100).unwrap();
     let object =
         |_: &Space, _: &Block, _: &LaneGuard<'_>| Err(Error::new(ErrorKind::Busy, "not now"));
@@ -113,7 +118,7 @@ fn an_objection_leaves_everything_as_it_was() {
 fn a_dropper_waits_for_the_operations_of_its_own_process() {
     const BRIEFLY: Duration = Duration::from_millis(300);
     use std::sync::atomic::AtomicBool;
-    let (_folder, hold) = ground();
+    let (_folder, hold) = new_hold();
     let log = make(&hold, "it", 100).unwrap();
     let (entered, left) = (AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|scope| {
@@ -137,10 +142,70 @@ fn a_dropper_waits_for_the_operations_of_its_own_process() {
     });
 }
 
+/// Two participants may both find that a change did not fit. The one that comes last must not
+/// replace the larger stream of the other.
+#[test]
+fn a_stream_that_is_to_grow_never_shrinks() {
+    let (_folder, hold) = new_hold();
+    let map = hold.maps().create("it", MapOptions::general()).unwrap();
+    hold.maps().begin_stream("it", 1 << 20).unwrap();
+    let grow = |bytes| hold.maps().begin_stream_at("it", (bytes, Resizing::Grow), None).unwrap();
+    assert!(grow(4 << 20));
+    let number = map.follow().unwrap().position().stream;
+    assert!(!grow(2 << 20) && !grow(4 << 20));
+    assert_eq!(map.follow().unwrap().position().stream, number);
+    assert_eq!(map.follow().unwrap().lag_bytes().unwrap().1, 4 << 20);
+}
+
+/// A thread that stays inside a log, for example because a signal handler interrupted it, delays
+/// only the drop of that log, and that no longer than the drop may wait.
+#[test]
+fn a_guest_that_stays_delays_no_other_operation() {
+    struct Staying(u32);
+    impl Guests for Staying {
+        fn root(&self) -> u32 {
+            self.0
+        }
+        fn is_anybody_inside(&self, _me: Owner) -> bool {
+            true
+        }
+    }
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+    let patience = Duration::from_secs(1);
+    let hold = Hold::options().lock_timeout(patience).create(folder.path().join("it.hold"));
+    let hold = hold.unwrap();
+    let log = hold.logs().create("it", LogOptions::new()).unwrap();
+    let (root, _) = roots::find(hold.space(), "it").unwrap();
+    let staying: Arc<dyn Guests> = Arc::new(Staying(root));
+    hold.arena().guests.add(Arc::downgrade(&staying));
+    let (sender, result) = std::sync::mpsc::channel();
+    let dropping = hold.clone();
+    let dropper = std::thread::spawn(move || sender.send(dropping.logs().drop("it")));
+    let (mut created, begun) = (0, Instant::now());
+    let result = loop {
+        match result.try_recv() {
+            Ok(result) => break result,
+            Err(_) if begun.elapsed() < 30 * patience => {
+                hold.maps().create("other", MapOptions::general()).unwrap();
+                hold.maps().drop("other").unwrap();
+                created += 1;
+            }
+            Err(_) => panic!("the drop waits without limit"),
+        }
+    };
+    assert_eq!(result.unwrap_err().kind(), ErrorKind::TimedOut);
+    assert!(created > 0);
+    dropper.join().unwrap().unwrap();
+    assert!(log.write(LogLevel::Info, "still here").is_ok());
+    drop(staying);
+    assert!(hold.logs().drop("it").unwrap());
+    assert_eq!(problems(&hold), [""; 0]);
+}
+
 #[test]
 fn an_element_in_two_places_or_none_is_found() {
     use crate::queue::options::QueueOptions;
-    let (_folder, hold) = ground();
+    let (_folder, hold) = new_hold();
     let queue = hold
         .queues()
         .open_or_create("it", QueueOptions::new(10, 8).queues(["free", "full"]))

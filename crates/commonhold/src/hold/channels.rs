@@ -5,24 +5,16 @@ use crate::channel::options::ChannelOptions;
 use crate::error::{Error, Result};
 use crate::hold::stat::{self, StructureInfo};
 use crate::memory::arena::Arena;
-use crate::memory::roots::{self, Existing, StructureKind};
-use std::fmt;
+use crate::memory::roots::{self, Existing, StructureKind, is_own};
 use std::sync::Arc;
 
 /// The channels of a hold by name; see [`Hold::channels`](crate::Hold::channels).
 ///
 /// A name has 1 to 200 bytes and no NUL. Maps, queues, channels and logs of a hold share one space
 /// of names.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Channels<'h> {
     arena: &'h Arc<Arena>,
-}
-
-impl fmt::Debug for Channels<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = self.arena.space.file().path();
-        f.debug_struct("Channels").field("hold", &path).finish_non_exhaustive()
-    }
 }
 
 impl<'h> Channels<'h> {
@@ -61,7 +53,7 @@ impl<'h> Channels<'h> {
         self.make(name, options, Existing::Refuse)
     }
 
-    /// Drops a channel with everything in it; false if there is none.
+    /// Drops a channel and everything in it; returns false if there is none.
     ///
     /// # Errors
     /// `Busy`, naming slot and process, while another writable handle has it open, or while this
@@ -71,13 +63,16 @@ impl<'h> Channels<'h> {
         handle::drop_named(self.arena, name)
     }
 
-    /// The channels in the hold, sorted by name.
+    /// The channels in the hold, sorted by name, without Commonhold's own, whose names begin with a
+    /// dot. [`Hold::structures`](crate::Hold::structures) lists all.
     ///
     /// # Errors
     /// `Closed`.
     pub fn list(&self) -> Result<Vec<StructureInfo>> {
         self.arena.ensure_open()?;
-        Ok(stat::structures(&self.arena.space, &[StructureKind::Channel]))
+        let mut found = stat::structures(&self.arena.space, &[StructureKind::Channel]);
+        found.retain(|structure| !is_own(&structure.name));
+        Ok(found)
     }
 
     fn make(&self, name: &str, options: ChannelOptions, existing: Existing) -> Result<Channel> {

@@ -4,11 +4,11 @@ use crate::error::Result;
 use crate::hold::freeze;
 use crate::hold::handle::Hold;
 use crate::log::recover;
-use crate::map::bound::Bound;
-use crate::map::check::{self as map_check, Findings};
-use crate::map::record;
-use crate::map::root::{self, Status};
-use crate::map::segment::Segment;
+use crate::map::engine::bound::Bound;
+use crate::map::engine::check::{self as map_check, Findings};
+use crate::map::layout::record;
+use crate::map::layout::root::{self, Status};
+use crate::map::layout::segment::Segment;
 use crate::memory::attach;
 use crate::memory::block::{self, Block};
 use crate::memory::classes::{EXTENT, geometry};
@@ -41,16 +41,16 @@ pub struct CheckReport {
     pub allocated: u64,
     /// The number of records, segments and blocks that some structure reaches.
     pub reachable: u64,
-    /// The number of records that a registered participant is just writing or freeing, and what is
-    /// left of dropped maps: that memory is freed as soon as no process uses it.
+    /// The number of records that a registered participant is currently writing or freeing, and of
+    /// those that remain of dropped maps, whose memory is freed as soon as no process uses it.
     pub in_flight: u64,
     /// The number of segments checked.
     pub segments: u64,
 }
 
 impl Hold {
-    /// Verifies the whole hold: every slot, record and extent, and that the allocated memory is the
-    /// reachable memory. Writers wait during the check (about a second per ten million keys),
+    /// Verifies the whole hold: every slot, record and extent, and that exactly the reachable
+    /// memory is allocated. Writers wait during the check (about a second per ten million keys),
     /// readers do not.
     ///
     /// # Errors
@@ -309,7 +309,7 @@ impl Memory<'_> {
 mod tests {
     use super::*;
     use crate::map::MapOptions;
-    use crate::map::directory;
+    use crate::map::engine::directory;
     use std::cell::Cell;
 
     /// A participant that closes between a look at an extent and the look at its slot has left

@@ -32,8 +32,8 @@ pub(crate) fn build<T>(
 /// Makes the new name of the hold durable.
 pub(crate) fn sync_name(placed: &Placed, target: &Path) -> Result<()> {
     placed.sync().map_err(|e| {
-        let doing = "is complete, but a system crash may undo its name; run 'sync' until it \
-                     succeeds";
+        let doing = "is complete, but its name may not survive a system crash; run 'sync' until \
+                     it succeeds";
         failed(target, doing, &e)
     })
 }

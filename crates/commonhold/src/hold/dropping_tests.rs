@@ -1,8 +1,9 @@
 //! A drop whose memory cannot be freed.
 
 use crate::Hold;
-use crate::map::root::{self, Status};
-use crate::map::{MapOptions, directory};
+use crate::map::MapOptions;
+use crate::map::engine::directory;
+use crate::map::layout::root::{self, Status};
 use crate::sync::owner::Owner;
 use std::sync::atomic::Ordering;
 

@@ -24,7 +24,7 @@ pub struct Listed {
     pub path: PathBuf,
     /// Length of the file in bytes.
     pub file_bytes: u64,
-    /// Bytes of memory or disk space that the file really takes.
+    /// Bytes of memory or disk space that the file actually uses.
     pub memory_bytes: u64,
     /// True if a process has it open.
     pub in_use: bool,
@@ -53,8 +53,8 @@ pub fn list(directory: Option<&Path>) -> Result<Vec<Listed>> {
     Ok(holds)
 }
 
-/// The path of the hold of this name. A bare name lives in `directory`, by default in the directory
-/// of bare names.
+/// The path of the hold with this name. A bare name stands for a file in `directory`, which is the
+/// directory of bare names by default.
 ///
 /// # Errors
 /// `Invalid` for a name that no hold can have.
@@ -89,7 +89,7 @@ fn open_file(path: &Path) -> std::io::Result<HoldFile> {
 /// # Errors
 /// `NotFound`; `NotAHold`: this function never deletes another file; `Busy` if a process has the
 /// hold open, unless `force` is given. With `force`, the processes that have it open keep its
-/// memory, which vanishes with the last of them.
+/// memory, which is freed when the last of them closes it.
 pub fn remove(name: impl AsRef<Path>, force: bool) -> Result<()> {
     let path = location::resolve(name.as_ref(), None)?;
     let failed = |e: std::io::Error| Error::os(path.display(), &e);

@@ -7,7 +7,7 @@
 //! of frames). docs/reference/format.md describes it byte for byte.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::map::image::ImagePair;
+use crate::map::engine::image::ImagePair;
 use crate::map::options::MapMode;
 use rapidhash::v3::{DEFAULT_RAPID_SECRETS, rapidhash_v3_seeded};
 use std::io::Read;
@@ -133,7 +133,7 @@ impl<R: Read> Reader<R> {
     pub(crate) fn new(mut from: R, len: u64, name: String) -> Result<Reader<R>> {
         let mut header = [0; HEADER.len()];
         if from.read_exact(&mut header).is_err() || &header != HEADER {
-            let text = format!("{name}: not a file of 'hold backup'; choose another one");
+            let text = format!("{name}: not a backup made by 'hold backup'; choose another file");
             return Err(Error::new(ErrorKind::NotAHold, text));
         }
         Ok(Reader { from, left: len - HEADER.len() as u64, name })
@@ -171,7 +171,7 @@ impl<R: Read> Reader<R> {
     }
 
     fn truncated(&self) -> Error {
-        let text = format!("{}: the backup ends early; use another one", self.name);
+        let text = format!("{}: the backup is truncated; use another one", self.name);
         Error::new(ErrorKind::Truncated, text)
     }
 

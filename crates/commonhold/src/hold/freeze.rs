@@ -12,9 +12,9 @@
 //! released, and the call waits for that writer without it.
 
 use crate::error::Result;
-use crate::map::directory::{self, is_segment};
-use crate::map::root::{self, Root, Status};
-use crate::map::segment::Segment;
+use crate::map::engine::directory::{self, is_segment};
+use crate::map::layout::root::{self, Root, Status};
+use crate::map::layout::segment::Segment;
 use crate::memory::arena::Arena;
 use crate::memory::freeze_lock;
 use crate::memory::lane::{self, LaneGuard};

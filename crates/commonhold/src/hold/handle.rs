@@ -9,11 +9,12 @@ use crate::hold::options::HoldOptions;
 use crate::hold::queues::Queues;
 use crate::hold::stat::{self, HoldStat, ParticipantInfo, StructureInfo};
 use crate::hold::superblock::superblock;
-use crate::map::compact::{self, Wanted};
+use crate::map::engine::compact::{self, Wanted};
 use crate::memory::arena::Arena;
 use crate::memory::lane::LaneGuard;
 use crate::memory::roots::StructureKind;
 use crate::memory::trim;
+use crate::sync::hold_clock;
 use crate::sync::robust_lock::Peers;
 use crate::sync::space::Space;
 use std::fmt;
@@ -23,12 +24,12 @@ use std::sync::Arc;
 /// A handle on a hold: a memory-mapped file that many processes share.
 ///
 /// A handle is cheap to clone and usable from any thread. A forked child may keep using it, even
-/// after the child drops the rights with which the file was opened
+/// after the child drops the privileges with which the file was opened
 /// (docs/operations/environment.md). Maps taken from a handle keep it open. When the last handle of
 /// a process is dropped, its participant slot becomes free; the data stays.
 ///
-/// A bare name (`prices`) lives in memory under `/dev/shm` (or `$COMMONHOLD_DIR`). A name with a
-/// slash, or one that ends in `.hold`, is a path. On a disk the hold is a *file hold*: it survives
+/// A bare name (`prices`) stands for a hold in memory, in `/dev/shm` (or `$COMMONHOLD_DIR`). A name
+/// that contains a slash or ends in `.hold` is a path. A hold on disk is a *file hold*: it survives
 /// a reboot if it was closed cleanly. docs/operations/durability.md lists what survives which
 /// failure.
 #[derive(Clone)]
@@ -156,9 +157,9 @@ impl Hold {
         own.ok_or_else(|| Error::new(ErrorKind::Damaged, "this participant is not in the table"))
     }
 
-    /// Recovers what dead participants left; returns the number of dead participants. Opening and
-    /// closing a hold recover too, but without waiting for living participants; this call waits for
-    /// them.
+    /// Recovers the unfinished work of dead participants and returns the number of dead
+    /// participants. Opening and closing a hold also recover it, but without waiting for living
+    /// participants; this call waits for them.
     ///
     /// # Errors
     /// `Closed`; `ReadOnly`; `Reentrant`; `Damaged`; `TimedOut` if a stopped process holds a lock
@@ -169,11 +170,11 @@ impl Hold {
         self.arena.sweep_patiently()
     }
 
-    /// Empties extents that are less than half full, and returns memory to the system that has been
-    /// free for a quarter of a second. Returns the number of bytes. Writers return memory too,
+    /// Empties extents that are less than half full, and returns memory that has been free for a
+    /// quarter of a second to the system. Returns the number of bytes. Writers also return memory,
     /// after every 4 MiB that any process has freed, and they empty extents when a hold is full. A
-    /// hold with a cache map keeps its memory. Waits for no other process: memory that another
-    /// process has locked stays where it is.
+    /// hold with a cache map keeps its memory. This call does not wait for other processes: memory
+    /// that another process has locked stays where it is.
     ///
     /// # Errors
     /// `Closed`, `ReadOnly`, `Reentrant`, `Damaged`.
@@ -184,8 +185,9 @@ impl Hold {
         Ok(trim::trim(self.space(), lane.me(), lane.lane()))
     }
 
-    /// Makes all writers wait until the result is dropped; readers continue. It gives a consistent
-    /// view of several keys or maps. A write from this thread meanwhile fails with `Busy`.
+    /// Makes all writers wait until the result is dropped; readers continue. This gives a
+    /// consistent view of several keys or maps. In the meantime, a write from this thread fails
+    /// with `Busy`.
     ///
     /// Without a [`lock_timeout`](HoldOptions::lock_timeout), the call waits without limit for a
     /// writer that is stopped in the middle of a change; other writers continue meanwhile.
@@ -198,7 +200,7 @@ impl Hold {
     }
 
     /// Closes the handle for all its clones and maps: later operations fail with `Closed`. Waits
-    /// for operations that run in other threads. Dropping the last clone closes the handle, too.
+    /// for operations that run in other threads. Dropping the last clone also closes the handle.
     ///
     /// # Errors
     /// None at present.
@@ -207,4 +209,9 @@ impl Hold {
         self.arena.close();
         Ok(())
     }
+}
+
+/// The time of a hold's clock, in milliseconds: the pairs of its caches expire by it.
+pub fn hold_time_ms(hold: &Hold) -> u64 {
+    hold_clock::now(hold.space())
 }

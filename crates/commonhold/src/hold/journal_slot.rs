@@ -11,24 +11,36 @@ use crate::channel::options::{ChannelOptions, Join, Policy};
 use crate::channel::producer::Producer;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::handle::Hold;
-use crate::map::handle::Map;
+use crate::hold::map_identity::map_identity;
+use crate::hold::maps::companion_name;
+use crate::map::api::handle::Map;
 use crate::map::options::MapOptions;
 use crate::stream::position::StreamPosition;
 use crate::sync::thread_patience::with_patience;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How often a waiting process checks that the journal lives.
 const LOOK: Duration = Duration::from_millis(50);
+/// The identity of the journal's map, and the position in its stream up to which all is durable.
 const DURABLE: &[u8] = b"durable";
 const FAILED: &[u8] = b"failed";
-
-fn said_name(map: &str) -> String {
-    format!(".journal/{map}")
-}
+/// The journal's file: device, inode, path.
+const FILE: &[u8] = b"file";
+/// How often processes have asked whether the file is at its path, and up to which of these
+/// questions the journal has answered.
+const ASKED: &[u8] = b"asked";
+const ANSWERED: &[u8] = b"answered";
 
 fn slot_name(map: &str) -> String {
-    format!(".durable/{map}")
+    companion_name("durable", map)
+}
+
+/// The name of the map of a journal's announcements.
+fn said_name(map: &str) -> String {
+    companion_name("journal", map)
 }
 
 /// The slot of a map's journal: while it is taken, no other journal of the map can run. If its
@@ -57,6 +69,7 @@ impl JournalSlot {
         // The announcements of the journal before were about its own file.
         said.delete(DURABLE)?;
         said.delete(FAILED)?;
+        said.delete(FILE)?;
         slot.try_send(&[])?;
         Ok(JournalSlot { said, slot })
     }
@@ -68,13 +81,47 @@ impl JournalSlot {
         self.said.clone()
     }
 
-    /// Announces that everything before a position of the map's stream is durable. Ends an
+    /// Announces the journal's file. A process that waits confirms nothing while its path leads to
+    /// another file, or to none.
+    ///
+    /// # Errors
+    /// Those of writing a map.
+    pub fn file(&mut self, path: &Path, (device, inode): (u64, u64)) -> Result<()> {
+        let mut value = [device.to_le_bytes(), inode.to_le_bytes()].concat();
+        value.extend_from_slice(path.as_os_str().as_encoded_bytes());
+        match self.said.get(FILE)? {
+            Some(said) if said == value => Ok(()),
+            _ => self.said.set(FILE, value).map(drop),
+        }
+    }
+
+    /// The number of the last question whether the file is at its path, if it is not answered.
+    ///
+    /// # Errors
+    /// Those of reading a map.
+    pub fn question(&self) -> Result<Option<i64>> {
+        let asked = number(&self.said, ASKED)?;
+        Ok((asked > number(&self.said, ANSWERED)?).then_some(asked))
+    }
+
+    /// Answers the questions up to this one: the file was at its path after they had been asked.
+    ///
+    /// # Errors
+    /// Those of writing a map.
+    pub fn answer(&mut self, question: i64) -> Result<()> {
+        self.said.set(ANSWERED, question.to_le_bytes())?;
+        self.tell()
+    }
+
+    /// Announces that everything before a position of this map's stream is durable. Ends an
     /// announced failure.
     ///
     /// # Errors
     /// Those of writing a map.
-    pub fn durable(&mut self, position: StreamPosition) -> Result<()> {
-        self.said.set(DURABLE, position.to_string())?;
+    pub fn durable(&mut self, map: &Map, position: StreamPosition) -> Result<()> {
+        let mut value = map_identity(map).to_vec();
+        value.extend_from_slice(position.to_string().as_bytes());
+        self.said.set(DURABLE, value)?;
         self.said.delete(FAILED)?;
         self.tell()
     }
@@ -94,9 +141,44 @@ impl JournalSlot {
     }
 }
 
+/// A number in the map of the announcements; 0 if there is none.
+fn number(said: &Map, key: &[u8]) -> Result<i64> {
+    let bytes = said.get(key)?.and_then(|bytes| bytes.try_into().ok());
+    Ok(bytes.map_or(0, i64::from_le_bytes))
+}
+
+/// Whether the announced file is at its path, as far as this process can see. It may have other
+/// directories than the journal, or no permission.
+fn is_in_place(file: &[u8]) -> bool {
+    let Some((identity, path)) = file.split_at_checked(16) else { return false };
+    let Ok(path) = std::str::from_utf8(path) else { return false };
+    std::fs::metadata(path).is_ok_and(|found| {
+        [found.dev().to_le_bytes(), found.ino().to_le_bytes()].concat() == identity
+    })
+}
+
 /// The time left until the deadline.
-fn left(deadline: Option<Instant>) -> Duration {
+pub(crate) fn left(deadline: Option<Instant>) -> Duration {
     deadline.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()))
+}
+
+/// The position that a journal has announced as durable for this map.
+fn announced(said: &Map, map: &Map) -> Result<Option<StreamPosition>> {
+    let Some(durable) = said.get(DURABLE)? else { return Ok(None) };
+    // It may be about an earlier map of this name, until its journal has ended.
+    let Some(position) = durable.strip_prefix(&map_identity(map)) else { return Ok(None) };
+    String::from_utf8_lossy(position).parse().map(Some)
+}
+
+/// The same; `None` if the map never had a journal.
+///
+/// # Errors
+/// Those of reading a map.
+pub(crate) fn durable_position(hold: &Hold, map: &Map) -> Result<Option<StreamPosition>> {
+    match hold.maps().open(&said_name(map.name())) {
+        Err(error) if error.is_not_found() => Ok(None),
+        said => announced(&said?, map),
+    }
 }
 
 impl Map {
@@ -131,16 +213,19 @@ impl Map {
         time: Duration,
     ) -> Result<()> {
         let hold = Hold::new(Arc::clone(&self.arena));
-        let is_durable = || with_patience(left(deadline), || self.is_durable(&hold, end));
+        // The number of this call's question whether the file is at its path.
+        let mut asked = None;
+        let mut is_confirmed =
+            || with_patience(left(deadline), || self.is_confirmed(&hold, end, &mut asked));
         // Joining takes the names lock, which a stopped process may hold.
-        let durable_already = matches!(is_durable(), Ok(true));
+        let durable_already = matches!(is_confirmed(), Ok(true));
         let mut patience = if durable_already { Duration::ZERO } else { LOOK };
         let (mut news, mut message) = (None, Vec::new());
         loop {
             let blocked = self.look_at_journal(&hold, &mut news, patience.min(left(deadline)))?;
             patience = LOOK;
             loop {
-                if is_durable()? {
+                if is_confirmed()? {
                     return Ok(());
                 }
                 let left = left(deadline);
@@ -194,16 +279,40 @@ impl Map {
         }
     }
 
-    fn is_durable(&self, hold: &Hold, end: StreamPosition) -> Result<bool> {
+    /// Whether everything is durable, in the file that is at the journal's path. If this process
+    /// does not see that itself, it asks the journal.
+    fn is_confirmed(
+        &self,
+        hold: &Hold,
+        end: StreamPosition,
+        asked: &mut Option<i64>,
+    ) -> Result<bool> {
         let said = hold.maps().open(&said_name(self.name()))?;
+        if !self.is_durable(&said, end)? {
+            return Ok(false);
+        }
+        if said.get(FILE)?.is_some_and(|file| is_in_place(&file)) {
+            return Ok(true);
+        }
+        let question = match *asked {
+            Some(question) => question,
+            None => *asked.insert(said.increment(ASKED, 1)?),
+        };
+        Ok(number(&said, ANSWERED)? >= question)
+    }
+
+    fn is_durable(&self, said: &Map, end: StreamPosition) -> Result<bool> {
         if let Some(why) = said.get(FAILED)? {
             let why = String::from_utf8_lossy(&why).into_owned();
             let text = format!("map '{}': its journal cannot write: {why}", self.name());
             return Err(Error::new(ErrorKind::Io, text));
         }
-        let Some(position) = said.get(DURABLE)? else { return Ok(false) };
-        let position: StreamPosition = String::from_utf8_lossy(&position).parse()?;
-        Ok(position.stream == end.stream && position.offset >= end.offset)
+        let Some(position) = announced(said, self)? else { return Ok(false) };
+        if position.stream == end.stream {
+            return Ok(position.offset >= end.offset);
+        }
+        // The stream has begun again since. A file of the new stream began with the whole map.
+        Ok(self.stream_number()? == Some(position.stream))
     }
 
     #[cold]

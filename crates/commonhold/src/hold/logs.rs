@@ -5,24 +5,16 @@ use crate::hold::stat::{self, StructureInfo};
 use crate::log::handle::{self, Log};
 use crate::log::options::LogOptions;
 use crate::memory::arena::Arena;
-use crate::memory::roots::{Existing, StructureKind};
-use std::fmt;
+use crate::memory::roots::{Existing, StructureKind, is_own};
 use std::sync::Arc;
 
 /// The logs of a hold by name; see [`Hold::logs`](crate::Hold::logs).
 ///
 /// A name has 1 to 200 bytes and no NUL. Maps, queues, channels and logs of a hold share one space
 /// of names.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Logs<'h> {
     arena: &'h Arc<Arena>,
-}
-
-impl fmt::Debug for Logs<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = self.arena.space.file().path();
-        f.debug_struct("Logs").field("hold", &path).finish_non_exhaustive()
-    }
 }
 
 impl<'h> Logs<'h> {
@@ -30,8 +22,7 @@ impl<'h> Logs<'h> {
         Logs { arena }
     }
 
-    /// Opens an existing log, whatever its options. Through a read-only handle
-    /// it can be dumped.
+    /// Opens an existing log, whatever its options. With a read-only handle, the log can be dumped.
     ///
     /// # Errors
     /// `NotFound`; `Mismatch` if the name is that of another kind of structure; `Closed`;
@@ -62,8 +53,8 @@ impl<'h> Logs<'h> {
         handle::create(self.arena, name, &options, Existing::Refuse)
     }
 
-    /// Drops a log with everything in it; false if there is none. Handles of this
-    /// process on it report `NotFound` from then on.
+    /// Drops a log and everything in it; returns false if there is none. Handles of this process on
+    /// it return `NotFound` from then on.
     ///
     /// # Errors
     /// `Busy`, naming slot and process, while another living participant has it open; `Mismatch` if
@@ -72,12 +63,15 @@ impl<'h> Logs<'h> {
         handle::drop_log(self.arena, name)
     }
 
-    /// The logs in the hold, sorted by name.
+    /// The logs in the hold, sorted by name, without Commonhold's own, whose names begin with a
+    /// dot. [`Hold::structures`](crate::Hold::structures) lists all.
     ///
     /// # Errors
     /// `Closed`.
     pub fn list(&self) -> Result<Vec<StructureInfo>> {
         self.arena.ensure_open()?;
-        Ok(stat::structures(&self.arena.space, &[StructureKind::Log]))
+        let mut found = stat::structures(&self.arena.space, &[StructureKind::Log]);
+        found.retain(|structure| !is_own(&structure.name));
+        Ok(found)
     }
 }

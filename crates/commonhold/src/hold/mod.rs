@@ -13,6 +13,7 @@
 // | the first page | `superblock` |
 // | opening and creating | `open` |
 // | whether everything is on the disk | `clean` |
+// | deleting all keys of a map: `Map::clear` | `clear` |
 // | the processes that have it open | `open_byte` |
 // | recovering a dead participant as a whole | `recover` |
 // | keeping writers out for a moment | `freeze` |
@@ -21,6 +22,8 @@
 // | building a hold where nobody sees it | `draft_hold` |
 // | after a crash of the system | `salvage`, `unreadable` |
 // | how far a journal is durable: `Map::sync` | `journal_slot` |
+// | which map a note is about | `map_identity` |
+// | how far replicas have applied: `Map::wait_for_replicas` | `replica_acks` |
 // | holds as files | `files` |
 
 pub(crate) mod backup;
@@ -29,6 +32,7 @@ mod block_tests;
 pub(crate) mod channels;
 pub(crate) mod check;
 mod clean;
+mod clear;
 mod draft_hold;
 #[cfg(test)]
 mod dropping_tests;
@@ -36,14 +40,18 @@ pub(crate) mod files;
 pub(crate) mod frames;
 pub(crate) mod freeze;
 pub(crate) mod handle;
+#[cfg(test)]
+mod in_place_tests;
 pub(crate) mod journal_slot;
 pub(crate) mod logs;
+pub(crate) mod map_identity;
 pub(crate) mod maps;
 pub(crate) mod open;
 mod open_byte;
 pub(crate) mod options;
 pub(crate) mod queues;
 pub(crate) mod recover;
+pub(crate) mod replica_acks;
 pub(crate) mod restore;
 pub(crate) mod salvage;
 pub(crate) mod shadow_maps;

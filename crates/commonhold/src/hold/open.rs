@@ -9,8 +9,8 @@ use crate::hold::options::HoldOptions;
 use crate::hold::recover;
 use crate::hold::superblock::{DELETE_ON_LAST_EXIT, superblock};
 use crate::hold::unreadable;
-use crate::map::dropping;
-use crate::map::root;
+use crate::map::engine::dropping;
+use crate::map::layout::root;
 use crate::memory::arena::{Arena, Hooks};
 use crate::memory::classes::EXTENT;
 use crate::memory::extents::{self, Kind, State, growth, header};
@@ -26,12 +26,11 @@ use crate::stream::own;
 use crate::sync::hold_clock;
 use crate::sync::participant::{self, TABLE_EXTENTS, table};
 use crate::sync::space::{self, Space};
-use crate::sync::unwind::Mend;
+use crate::sync::unwind::UnwindGuard;
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Extents of a new hold: the superblock with the first headers and roots, and the participants.
@@ -207,7 +206,7 @@ fn is_in_memory(file: &HoldFile) -> Result<bool> {
         FileSystem::Disk => Ok(false),
         FileSystem::Unsupported(kind) => {
             let text = format!(
-                "{path}: lies on {kind}, which cannot carry a hold; use /dev/shm or a local disk"
+                "{path}: is on {kind}, which does not support holds; use /dev/shm or a local disk"
             );
             Err(Error::new(ErrorKind::Unsupported, text))
         }
@@ -252,7 +251,7 @@ fn open_locked(
     let mapping =
         Mapping::reserve(&file, wanted, len.next_multiple_of(HUGE), writable).map_err(failed)?;
     if in_memory {
-        mapping.advise_huge(SMALL, mapping.reserved().saturating_sub(SMALL));
+        mapping.advise_huge(SMALL);
     }
     let space = as_it_was_made(Space::new(file, mapping, in_memory));
     check_sizes(&space, path)?;
@@ -268,7 +267,7 @@ fn open_locked(
         extend_table(&arena)?;
         arena.enter()?.trim_if_due();
     }
-    Ok(Hold::new(Arc::new(arena)))
+    Ok(Hold::new(arena))
 }
 
 fn open_error(path: &Path, writable: bool, error: &std::io::Error) -> Error {
@@ -310,8 +309,7 @@ fn first_look(path: &Path, file: &File) -> Result<u64> {
     }
     let word = |at: usize| u64::from_le_bytes(page[at..at + 8].try_into().unwrap_or_default());
     if word(0) != crate::hold::superblock::MAGIC {
-        let text =
-            format!("{shown}: not a hold (its first bytes are something else); check the name");
+        let text = format!("{shown}: not a hold (its header does not match); check the name");
         return Err(Error::new(ErrorKind::NotAHold, text));
     }
     if got < page.len() {
@@ -407,7 +405,10 @@ fn take_over(space: &Space) -> Result<()> {
 
 /// A copy of a hold has streams of its own: from now on its changes differ from the original's.
 fn renumber_streams(space: &Space) -> Result<()> {
-    root::all(space).try_for_each(|(_, root)| own::renumber(&root.stream))
+    for (_, root) in root::all(space) {
+        own::renumber(&root.stream, own::draw_numbers()?[0]);
+    }
+    Ok(())
 }
 
 /// Called before the first write: a file hold is marked as open on the disk before anything else
@@ -445,7 +446,7 @@ fn extend_table(arena: &Arena) -> Result<()> {
     // Changed to a table before it is linked: a kill in between leaves 64 KiB unused. In the other
     // order they would be freed.
     header(space, extent).set(State::idle(Kind::Table));
-    let unused = Mend::new(|| extents::free(space, extent));
+    let unused = UnwindGuard::new(|| extents::free(space, extent));
     step!("table.made");
     unused.done();
     let linked =

@@ -52,7 +52,10 @@ pub(super) fn share_to_remove(file: &HoldFile, path: &Path) -> Result<Option<Sha
 /// The same for a file that nobody else can open yet.
 pub(super) fn share_unnamed(file: &HoldFile) -> Result<Shared> {
     let held = lock(file, &SHARED)?.ok_or_else(|| {
-        let text = format!("{}: another process has this unnamed file open", file.path().display());
+        let text = format!(
+            "{}: another process has this unnamed file open; try again",
+            file.path().display()
+        );
         Error::new(ErrorKind::Busy, text)
     })?;
     Ok(Shared { held, was_alone: true })
@@ -78,7 +81,7 @@ fn share_as(
         }
     }
     let text = format!(
-        "{}: another process uses it exclusively (salvage?); try again later",
+        "{}: another process uses it exclusively (perhaps to salvage it); try again later",
         path.display()
     );
     Err(Error::new(ErrorKind::Busy, text))

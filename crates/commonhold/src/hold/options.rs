@@ -32,46 +32,48 @@ impl Default for HoldOptions {
 }
 
 impl HoldOptions {
-    /// The largest size of the file in bytes, from 1 MiB to 256 GiB; default 64 GiB. The limit
-    /// costs address space only. A creation option: an existing hold keeps its own.
+    /// Sets the maximum size of the file in bytes, from 1 MiB to 256 GiB; the default is 64 GiB.
+    /// The limit costs only address space. This option applies at creation; an existing hold keeps
+    /// its limit.
     pub fn max_bytes(mut self, bytes: u64) -> HoldOptions {
         self.max_bytes = bytes;
         self
     }
 
-    /// Permission bits of a new file, default `0o600`, whatever the umask. Must include `0o600`.
+    /// Sets the permission bits of a new file, whatever the umask; the default is `0o600`. They
+    /// must include `0o600`.
     pub fn mode(mut self, mode: u32) -> HoldOptions {
         self.mode = mode;
         self
     }
 
-    /// The directory of bare names; default `$COMMONHOLD_DIR`, else `/dev/shm`.
+    /// Sets the directory of bare names; the default is `$COMMONHOLD_DIR`, or else `/dev/shm`.
     pub fn directory(mut self, directory: impl Into<PathBuf>) -> HoldOptions {
         self.directory = Some(directory.into());
         self
     }
 
-    /// Opens for reading only: takes no participant slot, writes nothing, needs no write
-    /// permission.
+    /// Opens the hold only for reading: the handle takes no participant slot, writes nothing, and
+    /// needs no write permission.
     pub fn read_only(mut self, yes: bool) -> HoldOptions {
         self.read_only = yes;
         self
     }
 
-    /// Deletes the file when the last process that uses it ends, even by a crash. A creation
-    /// option. A small helper process waits for that; if it is killed too, the next opener finds
-    /// the hold and uses it.
+    /// Deletes the file when the last process that uses it ends, even by a crash. This option
+    /// applies at creation. A small helper process waits for that moment; if it is also killed, the
+    /// next opener finds the hold and uses it.
     pub fn delete_on_last_exit(mut self, yes: bool) -> HoldOptions {
         self.delete_on_last_exit = yes;
         self
     }
 
-    /// How long one call of this handle waits for other processes, all its waits together; without
-    /// limit by default. A call waits where a process has locked what the call needs and does not
-    /// release it, for example because that process is stopped (SIGSTOP, a debugger). After this
-    /// time the call fails with `TimedOut`, which names slot and process, and has no effect (of
-    /// several keys or elements, the earlier ones are done). The holder's death ends the wait at
-    /// once in any case.
+    /// Limits how long one call of this handle waits for other processes, in all its waits
+    /// together; by default there is no limit. A call waits if another process has locked something
+    /// that the call needs and does not release it, for example because that process is stopped
+    /// (SIGSTOP, a debugger). After this time the call fails with `TimedOut`, which names the slot
+    /// and the process, and has no effect (with several keys or elements, the earlier ones are
+    /// done). If the holder dies, the wait always ends immediately.
     ///
     /// Reads never wait, and closing a hold does not wait for other processes. Opening a hold waits
     /// only for a salvage or a deletion of it, for 5 seconds at most, and then fails with `Busy`.

@@ -3,27 +3,19 @@
 use crate::error::Result;
 use crate::hold::stat::{self, StructureInfo};
 use crate::memory::arena::Arena;
-use crate::memory::roots::{Existing, StructureKind};
+use crate::memory::roots::{Existing, StructureKind, is_own};
 use crate::queue::handle::{self, Queue};
 use crate::queue::options::QueueOptions;
 use crate::queue::stat::{self as queue_stat, QueueStat};
-use std::fmt;
 use std::sync::Arc;
 
 /// The queues of a hold by name; see [`Hold::queues`](crate::Hold::queues).
 ///
 /// A name has 1 to 200 bytes and no NUL. Maps, queues, channels and logs of a hold share one space
 /// of names.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Queues<'h> {
     arena: &'h Arc<Arena>,
-}
-
-impl fmt::Debug for Queues<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = self.arena.space.file().path();
-        f.debug_struct("Queues").field("hold", &path).finish_non_exhaustive()
-    }
 }
 
 impl<'h> Queues<'h> {
@@ -62,9 +54,9 @@ impl<'h> Queues<'h> {
         handle::create(self.arena, name, &options, Existing::Refuse)
     }
 
-    /// Drops a queue with everything in it; false if there is none. Other handles of this process
-    /// on it report `NotFound` from then on. If the process dies meanwhile, a later drop or
-    /// [`sweep`](crate::Hold::sweep) completes it.
+    /// Drops a queue and everything in it; returns false if there is none. Other handles of this
+    /// process on it return `NotFound` from then on. If the process dies in the meantime, a later
+    /// drop or [`sweep`](crate::Hold::sweep) completes it.
     ///
     /// # Errors
     /// `Busy`, naming slot and process, while another living process has it open, or this one has
@@ -74,16 +66,19 @@ impl<'h> Queues<'h> {
         handle::drop_queue(self.arena, name)
     }
 
-    /// The queues in the hold, sorted by name.
+    /// The queues in the hold, sorted by name, without Commonhold's own, whose names begin with a
+    /// dot. [`Hold::structures`](crate::Hold::structures) lists all.
     ///
     /// # Errors
     /// `Closed`.
     pub fn list(&self) -> Result<Vec<StructureInfo>> {
         self.arena.ensure_open()?;
-        Ok(stat::structures(&self.arena.space, &[StructureKind::Queue]))
+        let mut found = stat::structures(&self.arena.space, &[StructureKind::Queue]);
+        found.retain(|structure| !is_own(&structure.name));
+        Ok(found)
     }
 
-    /// The statistics of a queue, also through a read-only handle.
+    /// The statistics of a queue; works even with a read-only handle.
     ///
     /// # Errors
     /// `NotFound`; `Mismatch` if it is another kind of structure; `Closed`; `Damaged`.

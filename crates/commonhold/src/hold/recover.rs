@@ -20,11 +20,11 @@
 use crate::channel::recover as channel;
 use crate::error::Result;
 use crate::log::recover as log_recover;
-use crate::map::directory::is_linked;
-use crate::map::recover as segments;
-use crate::map::root::{self, Status};
-use crate::map::segment::Step;
-use crate::map::{directory, dropping, lifecycle};
+use crate::map::engine::directory::is_linked;
+use crate::map::engine::recover as segments;
+use crate::map::engine::{directory, dropping, lifecycle};
+use crate::map::layout::root::{self, Status};
+use crate::map::layout::segment::Step;
 use crate::memory::arena::Arena;
 use crate::memory::block::{self, Block};
 use crate::memory::recover::recover_extents;

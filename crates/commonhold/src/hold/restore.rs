@@ -8,9 +8,10 @@ use crate::hold::draft_hold;
 use crate::hold::frames::{Frame, Reader};
 use crate::hold::handle::Hold;
 use crate::hold::options::HoldOptions;
-use crate::map::handle::Map;
-use crate::map::image::ImagePair;
+use crate::map::api::handle::Map;
+use crate::map::engine::image::ImagePair;
 use crate::map::options::MapOptions;
+use crate::memory::roots::is_own;
 use crate::os::clock;
 use crate::os::location;
 use std::collections::{HashMap, HashSet};
@@ -26,7 +27,7 @@ use std::time::Duration;
 pub struct RestoreReport {
     /// The number of maps restored.
     pub maps: u32,
-    /// The number of pairs restored; expired pairs are left out.
+    /// The number of pairs restored; expired pairs are omitted.
     pub pairs: u64,
 }
 
@@ -42,10 +43,10 @@ struct Plan {
     made_ms: u64,
 }
 
-/// Creates a hold from a backup. No other process sees it before it is complete.
+/// Creates a hold from a backup. No other process can see it before it is complete.
 ///
 /// # Errors
-/// `Exists`; `Damaged` or `Truncated` if the backup is not whole; `Full`.
+/// `Exists`; `Damaged` or `Truncated` if the backup is incomplete; `Full`.
 pub fn restore(backup: impl AsRef<Path>, name: impl AsRef<Path>) -> Result<RestoreReport> {
     let (backup, name) = (backup.as_ref(), name.as_ref());
     let target = location::resolve(name, None)?;
@@ -164,13 +165,15 @@ fn fill(hold: &Hold, backup: &Path, plan: &Plan) -> Result<RestoreReport> {
             }
             Frame::Segment { number, pairs, .. } => {
                 if let Some(map) = maps.get(&number) {
-                    pairs_set += set_pairs(map, &pairs, &survivors[at], now_ms)?;
+                    let set = set_pairs(map, &pairs, &survivors[at], now_ms)?;
+                    pairs_set += if is_own(map.name()) { 0 } else { set };
                 }
                 at += 1;
             }
             Frame::Hold { .. } | Frame::Dropped { .. } => {}
             Frame::End { .. } => {
-                return Ok(RestoreReport { maps: maps.len() as u32, pairs: pairs_set });
+                let count = maps.values().filter(|map| !is_own(map.name())).count();
+                return Ok(RestoreReport { maps: count as u32, pairs: pairs_set });
             }
         }
     }

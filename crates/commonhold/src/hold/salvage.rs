@@ -10,11 +10,11 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::hold::draft_hold;
 use crate::hold::handle::Hold;
 use crate::hold::open::{Damaged, LEAST_BYTES, MOST_BYTES, open_for_salvage};
-use crate::map::bound::Bound;
+use crate::map::engine::bound::Bound;
+use crate::map::layout::record::{Record, offset_of};
+use crate::map::layout::root::{self, Status};
+use crate::map::layout::segment::{BUCKET_SLOTS, Phase, Segment};
 use crate::map::options::MapOptions;
-use crate::map::record::{Record, offset_of};
-use crate::map::root::{self, Status};
-use crate::map::segment::{BUCKET_SLOTS, Phase, Segment};
 use crate::memory::block;
 use crate::memory::classes::{EXTENT, SEGMENT_BYTES};
 use crate::memory::extents::{Kind, growth, header};
@@ -48,18 +48,18 @@ pub struct SalvageReport {
     pub maps: u32,
     /// The number of pairs saved.
     pub kept: u64,
-    /// The number of intact records that a newer one of the same key replaces.
+    /// The number of intact records that are replaced by a newer record of the same key.
     pub superseded: u64,
     /// The number of published records that fail their checksum: they are lost.
     pub dropped: u64,
-    /// The number of pairs that the index names and whose records are not there: they are lost,
-    /// unless an older record was found.
+    /// The number of pairs in the index whose records are missing: they are lost, unless an older
+    /// record was found.
     pub missing: u64,
     /// The number of bytes that are missing at the end of the file, compared with the length it
     /// records.
     pub cut_off: u64,
-    /// The number of saved pairs without a checksum (fixed-length pairs in the index): plausible,
-    /// not proven.
+    /// The number of saved pairs without a checksum (fixed-length pairs in the index): their values
+    /// are plausible, but not proven.
     pub undecidable: u64,
     /// Other remarks about the salvage.
     pub notes: Vec<String>,
@@ -139,7 +139,7 @@ struct Kept(Option<PathBuf>);
 impl Kept {
     fn of(path: &Path, identity: (u64, u64)) -> Result<Kept> {
         let failed =
-            |e: std::io::Error| draft_hold::failed(path, "cannot be kept by another name", &e);
+            |e: std::io::Error| draft_hold::failed(path, "cannot be kept under another name", &e);
         if let Some(left) = second_name(path, identity) {
             return Ok(Kept(Some(left)));
         }

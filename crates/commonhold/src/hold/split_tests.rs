@@ -1,8 +1,8 @@
 //! A split whose child would lie in memory that somebody else has locked.
 
 use crate::map::MapOptions;
-use crate::map::segment::{Phase, Segment, Step};
-use crate::map::{directory, recover};
+use crate::map::engine::{directory, recover};
+use crate::map::layout::segment::{Phase, Segment, Step};
 use crate::memory::writer::{Acting, Writer};
 use crate::sync::patience::Patience;
 use crate::sync::robust_lock;
@@ -27,7 +27,7 @@ fn a_child_whose_lock_a_stale_writer_has_is_passed_over() {
         taken.iter().for_each(|offset| lane.retire(*offset));
         taken
     };
-    let lists = other.arena().participant().unwrap().list(hold.space());
+    let lists = other.arena().participant().unwrap().list(other.space());
     for (offset, list) in taken.iter().zip(lists) {
         list.segment.store(*offset, Ordering::SeqCst);
         let segment = Segment::at(hold.space(), *offset).unwrap();
@@ -63,7 +63,7 @@ fn a_split_without_a_child_is_not_completed() {
     let phase = parent.phase();
     let publishing = Phase { step: Step::Publishing, child: 1 << 37, ..phase };
     parent.set_phase(publishing);
-    let list = &participant.list(space)[0];
+    let list = &participant.list(other.space())[0];
     let acting = Acting { arena: hold.arena(), owner, list, patience: Patience::none() };
     let error = recover::segment(&acting, parent.offset).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Damaged, "{error}");

@@ -2,10 +2,10 @@
 
 use crate::error::{Error, Result};
 use crate::hold::superblock::{FORMAT, superblock};
-use crate::map::bound;
-use crate::map::directory;
-use crate::map::root::{self, Status};
-use crate::map::walk::MapInfo;
+use crate::map::api::walk::MapInfo;
+use crate::map::engine::bound;
+use crate::map::engine::directory;
+use crate::map::layout::root::{self, Status};
 use crate::memory::attach;
 use crate::memory::block::{self, Block};
 use crate::memory::classes::{EXTENT, geometry};
@@ -18,7 +18,7 @@ use crate::sync::space::Space;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
-/// Where a hold lives.
+/// Where a hold is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub enum HoldKind {
@@ -52,11 +52,11 @@ pub struct HoldStat {
     pub path: PathBuf,
     /// The hold's identity, as hexadecimal digits.
     pub uuid: String,
-    /// Whether it lives in memory or on a disk.
+    /// Whether it is in memory or on a disk.
     pub kind: HoldKind,
     /// Length of the file in bytes.
     pub file_bytes: u64,
-    /// Bytes of memory or disk space that the file really takes.
+    /// Bytes of memory or disk space that the file actually uses.
     pub memory_bytes: u64,
     /// Bytes that are in use.
     pub used_bytes: u64,
@@ -87,11 +87,11 @@ pub struct ParticipantInfo {
     pub pid: u32,
     /// The first bytes of the program's name.
     pub program: String,
-    /// Whether the process lives. The next sweep recovers what a dead process left.
+    /// Whether the process is alive. The next sweep recovers the unfinished work of a dead process.
     pub alive: bool,
 }
 
-pub(crate) fn maps(space: &Space) -> Result<Vec<MapInfo>> {
+pub(crate) fn all_maps(space: &Space) -> Result<Vec<MapInfo>> {
     let mut maps = Vec::new();
     for (id, root) in root::all(space) {
         if let Some(bound) = bound::read_live(space, id, root).transpose()? {
@@ -101,6 +101,13 @@ pub(crate) fn maps(space: &Space) -> Result<Vec<MapInfo>> {
     }
     maps.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(maps)
+}
+
+/// The names of all maps.
+pub(crate) fn map_names(space: &Space) -> Result<Vec<String>> {
+    let live = |(id, root)| bound::read_live(space, id, root).transpose();
+    let names = root::all(space).filter_map(|each| live(each).transpose());
+    names.map(|bound| Ok(bound?.name)).collect()
 }
 
 /// The structures of these kinds, which are not maps, sorted by name.

@@ -1,8 +1,8 @@
 //! The first 512 bytes: the identity of the file, and whether it was closed cleanly.
 //!
 //! The rest of the first page belongs to the layers below: growth at 512 (`memory::extents`), the
-//! table of maps at 1024 (`map::root`), the hold's clock at 1792 (`sync::hold_clock`), the table of
-//! participants at 2048 (`sync::participant`), and a word that is always zero at 4032
+//! table of maps at 1024 (`map::layout::root`), the hold's clock at 1792 (`sync::hold_clock`), the
+//! table of participants at 2048 (`sync::participant`), and a word that is always zero at 4032
 //! (`sync::space`).
 
 use crate::error::{Error, ErrorKind, Result};
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// "COMMHOLD", little-endian.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"COMMHOLD");
 /// The format this version reads and writes.
-pub(crate) const FORMAT: u32 = 6;
+pub(crate) const FORMAT: u32 = 8;
 /// Flag: delete the file when its last user ends.
 pub(crate) const DELETE_ON_LAST_EXIT: u32 = 1;
 
@@ -103,15 +103,14 @@ impl Superblock {
     pub(crate) fn check_identity(&self, path: &Path) -> Result<()> {
         let path = path.display();
         if self.magic.load(Ordering::Acquire) != MAGIC {
-            let text =
-                format!("{path}: not a hold (its first bytes are something else); check the name");
+            let text = format!("{path}: not a hold (its header does not match); check the name");
             return Err(Error::new(ErrorKind::NotAHold, text));
         }
         let format = self.format.load(Ordering::Relaxed);
         if format != FORMAT {
             let text = format!(
-                "{path}: has format {format}, this version reads format {FORMAT}; use the version \
-                 of commonhold that wrote it to 'hold backup', then 'hold restore' here"
+                "{path}: has format {format}, but this version reads format {FORMAT}; run 'hold \
+                 backup' with the version that wrote it, then 'hold restore' with this one"
             );
             return Err(Error::new(ErrorKind::Version, text));
         }

@@ -11,6 +11,7 @@
 //! holds up the others for no longer than that.
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::log::front::Front;
 use crate::log::handle::Log;
 use crate::log::line::LogLine;
 use crate::log::merge::{Cursor, Merge, is_wanted};
@@ -24,7 +25,7 @@ use crate::steps::step;
 use crate::sync::owner::Owner;
 use crate::sync::participant;
 use crate::sync::robust_lock::Peers;
-use crate::sync::unwind::Mend;
+use crate::sync::unwind::UnwindGuard;
 use std::fmt;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -72,13 +73,19 @@ enum LeftAt {
 /// How a line becomes text: by default [`LogLine::append_to`].
 type Format = Box<dyn FnMut(&LogLine, &mut Vec<u8>) + Send>;
 
+/// [`LogLine::append_to`], which keeps what two lines in a row have in common.
+fn default_format() -> Format {
+    let mut front = Front::default();
+    Box::new(move |line, out| line.append_with(&mut front, out))
+}
+
 /// The collector of a log, from [`Log::collector`]. After it is dropped, another may begin.
 ///
 /// It takes no processor time from the writers, and no writer ever waits for it. If its process
-/// dies, another collector may take over and leaves no line out. In a file
-/// ([`run_to_file`](Collector::run_to_file)) every line is then there once. From any other output
-/// nothing can be taken back: **lines that were written out and not yet marked in the hold, one
-/// round of about 256 KiB of text at most, are written again**.
+/// dies, another collector may take over, and it omits no line. A file
+/// ([`run_to_file`](Collector::run_to_file)) then contains every line exactly once. Any other
+/// output cannot be taken back: **lines that were written out but not yet marked in the hold, at
+/// most one round of about 256 KiB of text, are written again**.
 pub struct Collector {
     log: Log,
     /// The participant that collects; a child that was forked since is another one.
@@ -123,7 +130,7 @@ impl Collector {
                 break;
             }
         }
-        let released = Mend::new(|| release(word, me));
+        let released = UnwindGuard::new(|| release(word, me));
         step!("collect.claimed");
         let (space, layout) = (lane.space(), &log.inner.layout);
         let left = rounds::recover(space, layout);
@@ -143,7 +150,7 @@ impl Collector {
             left_at: LeftAt::End,
             hold_back: HOLD_BACK,
             level: LogLevel::Trace,
-            format: Box::new(LogLine::append_to),
+            format: default_format(),
             lines: vec![LogLine::default(); LINES],
             text: Vec::new(),
             pause: Duration::from_millis(1),
@@ -157,7 +164,7 @@ impl Collector {
         self
     }
 
-    /// Leaves out lines less important than this. They count as collected.
+    /// Omits lines that are less important than this level. They count as collected.
     pub fn level(mut self, level: LogLevel) -> Collector {
         self.level = level;
         self
@@ -184,9 +191,9 @@ impl Collector {
         self.poll_into(&mut Stream(out))
     }
 
-    /// Like [`poll`](Collector::poll), to a file, where each line is once, whichever process is
-    /// killed at whichever moment. Lines that a predecessor wrote into the same file and did not
-    /// mark are removed first, and so is the text of a round that failed.
+    /// Like [`poll`](Collector::poll), to a file, which contains each line exactly once, whichever
+    /// process is killed at whichever moment. Lines that a predecessor wrote to the same file and
+    /// did not mark are removed first, and so is the text of a round that failed.
     ///
     /// # Errors
     /// As for [`poll`](Collector::poll).
@@ -194,7 +201,7 @@ impl Collector {
         self.poll_into(file)
     }
 
-    /// Writes out all lines in the hold, also those that are younger than the hold-back.
+    /// Writes out all lines in the hold, even those that are younger than the hold-back.
     ///
     /// # Errors
     /// As for [`poll`](Collector::poll).
@@ -211,8 +218,8 @@ impl Collector {
         self.finish_into(file)
     }
 
-    /// Collects until `stop` returns true, then calls [`finish`](Collector::finish). Looks every
-    /// few milliseconds; sleeps in between, up to 20 ms when no lines come.
+    /// Collects until `stop` returns true, then calls [`finish`](Collector::finish). Looks for
+    /// lines every few milliseconds, and sleeps in between, up to 20 ms if no lines arrive.
     ///
     /// # Errors
     /// As for [`poll`](Collector::poll).
@@ -440,7 +447,7 @@ fn release(collector: &AtomicU32, me: Owner) {
 
 fn busy(log: &Log, lane: &LaneGuard<'_>, owner: Owner) -> Error {
     let text = format!(
-        "log '{}' already has a collector: slot {} (process {}); wait until it has ended",
+        "log '{}' already has a collector: slot {} (process {}); wait until it ends",
         log.name(),
         owner.slot(),
         participant::pid(lane.space(), owner.slot())

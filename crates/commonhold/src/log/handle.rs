@@ -1,8 +1,8 @@
 //! [`Log`]: the public handle.
 //!
 //! The path of a line: a look at the level, the thread's slot, the clock, a copy, one store. It has
-//! no lock, no system call but the clock, and no allocation. Slower work (a thread's first line, a
-//! fork, a full ring) is off this path.
+//! no lock, no system call, no locked instruction and no allocation. Slower work (a thread's first
+//! line, a fork, a full ring) is off this path.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::collect::Collector;
@@ -19,18 +19,18 @@ use crate::memory::attach::Attachment;
 use crate::memory::block::{self, Block, Wanted};
 use crate::memory::guests::Guests;
 use crate::memory::roots::{self, Existing, StructureKind};
-use crate::os::clock;
 use crate::os::thread::complain;
+use crate::os::{clock, line_clock};
 use crate::steps::step;
 use crate::sync::owner::Owner;
 use crate::sync::robust_lock::Peers;
 use crate::sync::space::Space;
-use crate::sync::unwind::Mend;
+use crate::sync::unwind::UnwindGuard;
 use std::fmt::{self, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Many writers, one merged log: the handle on it.
+/// A handle on a log, which merges the lines of many writers.
 ///
 /// A handle is cheap to clone, and usable from any thread and in a forked child. Each thread writes
 /// into a ring of its own, so no writer ever waits for another, for the collector, or for a dead or
@@ -39,7 +39,7 @@ use std::sync::{Arc, Weak};
 /// collector.
 ///
 /// A thread's first line claims its ring, which may allocate memory and take a lock for a moment;
-/// all others do not. A signal handler may write lines, also in the middle of another line. If a
+/// all others do not. A signal handler may write lines, even in the middle of another line. If a
 /// handler may be the first to write in its thread, call [`prepare`](Log::prepare) in that thread
 /// before.
 ///
@@ -159,10 +159,7 @@ pub(crate) fn open_existing(arena: &Arc<Arena>, name: &str) -> Result<Log> {
 
 /// Drops a log.
 pub(crate) fn drop_log(arena: &Arena, name: &str) -> Result<bool> {
-    block::drop_named(arena, StructureKind::Log, name, &|_, block, lane| {
-        arena.guests.wait(lane.me(), Some(block.id));
-        Ok(())
-    })
+    block::drop_named(arena, StructureKind::Log, name, &|_, _, _| Ok(()))
 }
 
 impl Log {
@@ -180,7 +177,7 @@ impl Log {
     }
 
     /// Writes one line of any bytes. The log shows the text unchanged, so leave out line ends; the
-    /// collector cuts off one at the end. Takes some 50 ns and never waits; signal-safe (but see
+    /// collector cuts off one at the end. Takes about 50 ns and never waits; signal-safe (but see
     /// [`Log`]).
     ///
     /// # Errors
@@ -226,7 +223,7 @@ impl Log {
         LogLevel::from_code(self.inner.header().level.load(Ordering::Relaxed))
     }
 
-    /// Refuses lines less important than `level` from now on, from any process.
+    /// From now on, rejects lines that are less important than `level`, from any process.
     ///
     /// # Errors
     /// `Closed`, `NotFound`, `ReadOnly`, `Reentrant`.
@@ -250,7 +247,7 @@ impl Log {
         Ok(lines)
     }
 
-    /// Returns a reader that follows the log without collecting it; also from a read-only handle.
+    /// Returns a reader that follows the log without collecting it, even from a read-only handle.
     /// Changes nothing.
     ///
     /// # Errors
@@ -284,6 +281,7 @@ impl Inner {
     fn open(access: Access, direct: bool) -> Result<Log> {
         let (arena, block) = access.ends();
         let layout = Layout::read(&arena.space, block)?;
+        line_clock::prepare();
         let slots = Arc::new(RingSlots::new(block.id, layout.rings));
         let guests: Weak<dyn Guests> = Arc::downgrade(&(Arc::clone(&slots) as Arc<dyn Guests>));
         arena.guests.add(guests);
@@ -350,7 +348,7 @@ impl Inner {
 
     #[inline]
     fn write(&self, level: LogLevel, bytes: &[u8]) -> Result<Written> {
-        if bytes.len() > self.layout.longest() {
+        if bytes.len() > self.layout.longest {
             return Err(self.too_large(bytes.len()));
         }
         let record = Record { kind: Kind::Line, level, time_ns: 0, thread: 0, bytes };
@@ -376,13 +374,13 @@ impl Inner {
         let me = attachment.arena.current_owner()?;
         match self.slots.enter(slot_id, me) {
             Entered::Inside(inside) => {
-                if self.arena().is_closed() || !attachment.is_current() {
+                if attachment.arena.is_closed() || !attachment.is_current() {
                     return None;
                 }
-                let ring = Ring::new(self.space(), &self.layout, slot_id.ring);
+                let ring = Ring::new(attachment.space(), &self.layout, slot_id.ring);
                 Some(put(&ring, inside.place(), record, slot_id.thread))
             }
-            Entered::Nested if self.arena().is_closed() || !attachment.is_current() => None,
+            Entered::Nested if attachment.arena.is_closed() || !attachment.is_current() => None,
             // The interrupted operation keeps the log where it is.
             Entered::Nested => Some(self.write_once(record, me, slot_id.thread)),
             Entered::Stranger => None,
@@ -421,9 +419,10 @@ impl Inner {
             return Written::Dropped;
         };
         let (ring, place) = (Ring::new(space, layout, number), Place::default());
-        // Release: as in `hand_back`. No other thread has changed it.
-        let returned = Mend::new(|| ring.header.tenant.store(0, Ordering::Release));
+        // Release: as in `release_ring`. No other thread has changed it.
+        let returned = UnwindGuard::new(|| ring.header.tenant.store(0, Ordering::Release));
         ring.catch_up(&place);
+        line_clock::look_again();
         let written = put(&ring, &place, record, thread);
         drop(returned);
         written
@@ -446,8 +445,10 @@ impl Inner {
         let claimed = self.slots.claim(space, layout, false, word);
         let (ring, word) = claimed.or_else(|| self.claim_of_the_dead(word))?;
         let thread = (word >> 32) as u32;
+        // A collector that has found the ring free relies on that.
+        line_clock::look_again();
         let slot_id = RingSlotId { log: self.number, ring, thread };
-        let returned = Mend::new(|| self.slots.hand_back(space, layout, ring, word));
+        let returned = UnwindGuard::new(|| self.slots.release_ring(space, layout, ring, word));
         let bytes = layout.ring(space, ring).introduce();
         self.slots.catch_up(space, layout, ring, word);
         let (level, time_ns) = (LogLevel::Error, 0);
@@ -494,7 +495,7 @@ impl Inner {
             "log '{}': a line of {len} bytes exceeds the limit of {}; split it, or create the log \
              with larger rings",
             self.block().name,
-            self.layout.longest()
+            self.layout.longest
         );
         Error::new(ErrorKind::TooLarge, text)
     }
@@ -513,7 +514,7 @@ impl Inner {
 
 #[inline]
 fn put(ring: &Ring<'_>, place: &Place, record: &Record<'_>, thread: u32) -> Written {
-    let record = Record { time_ns: clock::realtime_ns(), thread, ..*record };
+    let record = Record { time_ns: line_clock::now_ns(), thread, ..*record };
     if ring.put(place, &record) { Written::Accepted } else { Written::Dropped }
 }
 
@@ -538,7 +539,7 @@ impl Drop for Inner {
         // back.
         let Some(lane) = attachment.enter_to_leave() else { return };
         for (ring, word) in self.slots.taken(lane.me()).collect::<Vec<_>>() {
-            self.slots.hand_back(self.space(), &self.layout, ring, word);
+            self.slots.release_ring(self.space(), &self.layout, ring, word);
         }
     }
 }

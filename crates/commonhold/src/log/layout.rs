@@ -130,6 +130,8 @@ pub(crate) struct Layout {
     pub(crate) rings: u32,
     pub(crate) ring_bytes: u64,
     pub(crate) overflow: Overflow,
+    /// The longest line: a quarter of the ring.
+    pub(crate) longest: usize,
 }
 
 fn front(rings: u32) -> u64 {
@@ -181,7 +183,8 @@ impl Layout {
         match overflow.filter(|_| sound) {
             Some(overflow) => {
                 let (header, data) = (block.own(), block.own() + front(rings));
-                Ok(Layout { header, data, rings, ring_bytes, overflow })
+                let longest = (ring_bytes / 4).min(1 << 24) as usize - 64;
+                Ok(Layout { header, data, rings, ring_bytes, overflow, longest })
             }
             None => Err(block.damaged("its header describes no log that fits its block")),
         }
@@ -202,10 +205,5 @@ impl Layout {
     #[inline]
     pub(crate) fn data(&self, ring: u32) -> u64 {
         self.data + u64::from(ring) * self.ring_bytes
-    }
-
-    /// The longest line: a quarter of the ring.
-    pub(crate) fn longest(&self) -> usize {
-        (self.ring_bytes / 4).min(1 << 24) as usize - 64
     }
 }

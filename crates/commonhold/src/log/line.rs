@@ -4,6 +4,7 @@
 //! 2026-11-21T20:04:58.123456789Z info  ab the text
 //! ```
 
+use crate::log::front::{self, Front, Mark};
 use crate::log::options::LogLevel;
 use std::fmt::{self, Write};
 
@@ -21,7 +22,7 @@ impl fmt::Display for ThreadId {
 }
 
 impl ThreadId {
-    fn letters(self) -> ([u8; 8], usize) {
+    pub(crate) fn letters(self) -> ([u8; 8], usize) {
         let mut text = *b"--------";
         if self.0 == 0 {
             return (text, 2);
@@ -71,7 +72,7 @@ impl ThreadInfo {
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct LogLine {
-    /// The time of writing, in nanoseconds since 1970 by its writer's clock.
+    /// The time of writing, in nanoseconds since 1970 by its writer's clock; up to 4 us earlier.
     pub time_ns: u64,
     /// Its level; `None` for lines of the log itself.
     pub level: Option<LogLevel>,
@@ -95,22 +96,30 @@ impl LogLine {
     /// tabs, are escaped as in `\n` and `\x1b`. Lines lost before it are reported in a line of
     /// their own.
     pub fn append_to(&self, out: &mut Vec<u8>) {
+        self.append_with(&mut Front::default(), out);
+    }
+
+    /// The same, for a caller that keeps `front` from line to line.
+    pub(crate) fn append_with(&self, front: &mut Front, out: &mut Vec<u8>) {
         if self.lost > 0 {
-            append_front(out, self.time_ns, "lost", self.thread);
+            front.append(self.time_ns, Mark::Lost, self.thread, out);
             let lines = if self.lost == 1 { "line was" } else { "lines were" };
             let _ = writeln!(Bytes(out), "{} {lines} dropped or overwritten here", self.lost);
         }
         if let Some(ThreadInfo { pid, tid, name }) = &self.announces {
-            append_front(out, self.time_ns, "-----", self.thread);
+            front.append(self.time_ns, Mark::Own, self.thread, out);
             let id = self.thread;
             let _ = writeln!(Bytes(out), "thread {id} = pid {pid} tid {tid} name {name}");
             return;
         }
-        append_front(out, self.time_ns, self.level.map_or("-----", LogLevel::name), self.thread);
+        let text = self.text.strip_suffix(b"\n").unwrap_or(&self.text);
+        // For all of the line, if nothing of it has to be escaped.
+        out.reserve(front::MOST + text.len() + 1);
+        front.append(self.time_ns, self.level.map_or(Mark::Own, Mark::Level), self.thread, out);
         if self.late {
             out.extend_from_slice(b"(late) ");
         }
-        append_text(out, self.text.strip_suffix(b"\n").unwrap_or(&self.text));
+        append_text(out, text);
         out.push(b'\n');
     }
 }
@@ -118,13 +127,22 @@ impl LogLine {
 /// Appends the text as one line: control characters, except tabs, as `\n`, `\r` or `\x1b`. So no
 /// text can pass for a line of its own, or send commands to a terminal.
 fn append_text(out: &mut Vec<u8>, mut text: &[u8]) {
-    let is_control = |byte: &u8| (*byte < b' ' && *byte != b'\t') || *byte == 0x7f;
-    while let Some(at) = text.iter().position(is_control) {
+    while let Some(at) = first_control(text) {
         out.extend_from_slice(&text[..at]);
         out.extend(std::ascii::escape_default(text[at]));
         text = &text[at + 1..];
     }
     out.extend_from_slice(text);
+}
+
+/// The position of the first control character except tabs.
+fn first_control(text: &[u8]) -> Option<usize> {
+    let is_control = |byte: &u8| (*byte < b' ' && *byte != b'\t') | (*byte == 0x7f);
+    // Without a branch per byte, so that the processor compares sixteen at a time.
+    let any = |bytes: &[u8; 16]| bytes.iter().fold(false, |any, byte| any | is_control(byte));
+    let (chunks, _) = text.as_chunks::<16>();
+    let clean = chunks.iter().take_while(|bytes| !any(bytes)).count() * 16;
+    text[clean..].iter().position(is_control).map(|at| clean + at)
 }
 
 /// A vector of bytes to format into.
@@ -135,52 +153,6 @@ impl Write for Bytes<'_> {
         self.0.extend_from_slice(text.as_bytes());
         Ok(())
     }
-}
-
-fn append_front(out: &mut Vec<u8>, time_ns: u64, level: &str, thread: ThreadId) {
-    out.extend_from_slice(&time_text(time_ns));
-    out.push(b' ');
-    out.extend_from_slice(level.as_bytes());
-    out.extend_from_slice(&b"      "[level.len().min(5)..]);
-    let (letters, len) = thread.letters();
-    out.extend_from_slice(&letters[..len]);
-    out.push(b' ');
-}
-
-/// UTC as in ISO 8601, to the nanosecond; 30 bytes.
-pub(crate) fn time_text(time_ns: u64) -> [u8; 30] {
-    let (seconds, nanoseconds) = (time_ns / 1_000_000_000, time_ns % 1_000_000_000);
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    let (year, month, day) = date(days);
-    let mut text = *b"0000-00-00T00:00:00.000000000Z";
-    let mut put = |from: usize, digits: usize, mut value: u64| {
-        for at in (from..from + digits).rev() {
-            text[at] = b'0' + (value % 10) as u8;
-            value /= 10;
-        }
-    };
-    put(0, 4, year);
-    put(5, 2, month);
-    put(8, 2, day);
-    put(11, 2, second / 3600);
-    put(14, 2, second / 60 % 60);
-    put(17, 2, second % 60);
-    put(20, 9, nanoseconds);
-    text
-}
-
-/// Year, month, day of a number of days since 1970-01-01, in the Gregorian calendar. After Howard
-/// Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`: years begin in March,
-/// 400 of them are an era.
-fn date(days: u64) -> (u64, u64, u64) {
-    let days = days + 719_468;
-    let (era, of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
 }
 
 /// A short text without allocation.
@@ -215,8 +187,7 @@ impl Write for Short {
 
 /// The text of a line that goes straight to standard error; cut if it is long.
 pub(crate) fn direct(out: &mut Short, time_ns: u64, level: LogLevel, thread: u32, bytes: &[u8]) {
-    out.push(&time_text(time_ns));
-    let _ = write!(out, " {level:5} {} ", ThreadId(thread));
+    out.push(Front::default().of(time_ns, Mark::Level(level), ThreadId(thread)));
     let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     if !out.push(bytes) {
         out.len -= 4;
@@ -230,28 +201,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_written_as_people_read_them() {
-        for (seconds, nanoseconds, wanted) in [
-            (0, 0, "1970-01-01T00:00:00.000000000Z"),
-            (951_782_399, 999_999_999, "2000-02-28T23:59:59.999999999Z"),
-            (951_782_400, 1, "2000-02-29T00:00:00.000000001Z"),
-            (951_868_800, 0, "2000-03-01T00:00:00.000000000Z"),
-            (1_795_291_498, 123_456_789, "2026-11-21T20:04:58.123456789Z"),
-            (4_107_542_399, 0, "2100-02-28T23:59:59.000000000Z"),
-            (4_107_542_400, 0, "2100-03-01T00:00:00.000000000Z"),
-        ] {
-            let text = time_text(seconds * 1_000_000_000 + nanoseconds);
-            assert_eq!(std::str::from_utf8(&text).unwrap(), wanted);
-        }
-    }
-
-    #[test]
     fn a_line_stays_one_line_and_orders_nothing() {
         let text = b"a\tb\x1b[31m\r\nc\x7f\0\xff\n".to_vec();
         let mut out = Vec::new();
         LogLine { text, level: Some(LogLevel::Info), ..LogLine::default() }.append_to(&mut out);
         let shown = b"1970-01-01T00:00:00.000000000Z info  -- a\tb\\x1b[31m\\r\\nc\\x7f\\x00\xff\n";
         assert_eq!(out.escape_ascii().to_string(), shown.escape_ascii().to_string());
+    }
+
+    #[test]
+    fn control_characters_are_found_wherever_they_are() {
+        for len in 0..70 {
+            let mut text = vec![b'\t'; len];
+            assert_eq!(first_control(&text), None);
+            for at in (0..len).rev() {
+                for control in [0, 8, 10, 31, 127] {
+                    text[at] = control;
+                    assert_eq!(first_control(&text), Some(at));
+                }
+            }
+            for plain in [b' ', b'~', 128, 255] {
+                assert_eq!(first_control(&vec![plain; len]), None);
+            }
+        }
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! Reading all rings in the order of time.
 //!
-//! There is a cursor per ring, and a heap of the rings' first lines. Within a ring the order is
-//! that of writing, whatever the clock did. A line is copied, then validated by the ring's floor.
-//! Overwritten lines are skipped and show as a gap in the sequence. Every step moves forward, so
-//! damaged bytes end a ring early and never cause a hang.
+//! There is a cursor per ring. The ring of the next line is known, and a heap has the first lines
+//! of the others: several lines in a row of one ring leave the heap as it is. Within a ring the
+//! order is that of writing, whatever the clock did. A line is copied, then validated by the ring's
+//! floor. Overwritten lines are skipped and show as a gap in the sequence. Every step moves
+//! forward, so damaged bytes end a ring early and never cause a hang.
 
 use crate::log::layout::Layout;
 use crate::log::line::{LogLine, ThreadId, ThreadInfo};
@@ -13,6 +14,7 @@ use crate::sync::space::Space;
 use std::cmp::Reverse;
 use std::collections::binary_heap::PeekMut;
 use std::collections::{BinaryHeap, HashSet};
+use std::mem;
 use std::sync::atomic::Ordering;
 
 /// A line may be this far ahead of the reader's clock before its time counts as wrong: it may have
@@ -20,7 +22,7 @@ use std::sync::atomic::Ordering;
 const AHEAD_NS: u64 = 1_000_000_000;
 
 /// A reader's position in one ring.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub(crate) struct Cursor {
     pub(crate) position: u64,
     /// The sequence that the next line should have; `None` if that is not known.
@@ -36,17 +38,25 @@ pub(crate) struct Cursor {
     thread: u32,
     /// The time by which the line at a position was merged when it was first seen.
     keyed: (u64, u64),
+    /// The line at the position `read`, which does not change while it is there.
+    head: Head,
+    /// [`UNREAD`](Cursor::UNREAD) if no line was read.
+    read: u64,
 }
 
 impl Cursor {
+    /// No position.
+    const UNREAD: u64 = u64::MAX;
+
     pub(crate) fn new(position: u64, expected: Option<u32>, collected: u64) -> Cursor {
-        let (end, keyed) = (position, (u64::MAX, 0));
-        Cursor { position, expected, collected, end, deserted: false, thread: 0, keyed }
+        let (end, keyed, read) = (position, (u64::MAX, 0), Cursor::UNREAD);
+        let (head, deserted, thread) = (Head::NOTHING, false, 0);
+        Cursor { position, expected, collected, end, deserted, thread, keyed, head, read }
     }
 
-    /// The next line, if there is one. Skips pads and overwritten lines.
+    /// Reads the next line, if there is one. Skips pads and overwritten lines.
     #[inline]
-    fn peek(&mut self, ring: &Ring<'_>) -> Option<Head> {
+    fn peek(&mut self, ring: &Ring<'_>) -> bool {
         while self.position < self.end {
             let head = ring.head(self.position, self.end);
             if ring.is_overwritten(self.position) {
@@ -56,13 +66,23 @@ impl Cursor {
             }
             match head {
                 Some(Head { kind: Kind::Pad, size, .. }) => self.position += size,
-                Some(head) => return Some(head),
+                Some(head) => {
+                    (self.head, self.read) = (head, self.position);
+                    return true;
+                }
                 None => self.position = self.end,
             }
         }
         // A head that went backwards is damage, too.
         self.position = self.position.min(self.end);
-        None
+        false
+    }
+
+    /// True if the line at the cursor was read. The caller finds out whether it was overwritten
+    /// since.
+    #[inline]
+    fn has_read(&self) -> bool {
+        self.read == self.position && self.position < self.end
     }
 
     /// True if it is at its end and a writer may be about to write a line with an earlier time.
@@ -71,13 +91,14 @@ impl Cursor {
         self.position == self.end && !self.deserted
     }
 
-    /// The time for merging the line at the cursor. A clock that is set back must not delay lines
+    /// The time for merging the line that was read. A clock that is set back must not delay lines
     /// by that amount.
     #[inline]
-    fn key(&mut self, head: &Head, now_ns: u64) -> u64 {
+    fn key(&mut self, now_ns: u64) -> u64 {
         if self.keyed.0 != self.position {
-            let ahead = head.time_ns > now_ns.saturating_add(AHEAD_NS);
-            self.keyed = (self.position, if ahead { now_ns } else { head.time_ns });
+            let time_ns = self.head.time_ns;
+            let ahead = time_ns > now_ns.saturating_add(AHEAD_NS);
+            self.keyed = (self.position, if ahead { now_ns } else { time_ns });
         }
         self.keyed.1
     }
@@ -86,9 +107,11 @@ impl Cursor {
 /// The cursors of all rings, and the state of their lines.
 pub(crate) struct Merge {
     pub(crate) cursors: Vec<Cursor>,
-    /// First lines: time and ring.
+    /// The next line: time and ring.
+    first: Option<(u64, u32)>,
+    /// The first lines of the other rings.
     heap: BinaryHeap<Reverse<(u64, u32)>>,
-    /// Rings that are read up to their end, but may still get a line older than those in the heap.
+    /// Rings that are read up to their end, but may still get a line older than the next one.
     silent: u32,
     /// Threads that were announced.
     known: HashSet<u32>,
@@ -101,8 +124,16 @@ pub(crate) struct Merge {
 impl Merge {
     /// Begins at the given positions.
     pub(crate) fn new(cursors: Vec<Cursor>) -> Merge {
-        let (heap, known) = (BinaryHeap::new(), HashSet::new());
-        Merge { cursors, heap, silent: 0, known, now_ns: 0, latest_ns: 0, kept: (0, Vec::new()) }
+        Merge {
+            cursors,
+            first: None,
+            heap: BinaryHeap::new(),
+            silent: 0,
+            known: HashSet::new(),
+            now_ns: 0,
+            latest_ns: 0,
+            kept: (0, Vec::new()),
+        }
     }
 
     /// Completes everything that was read up to here.
@@ -137,10 +168,11 @@ impl Merge {
         for (number, cursor) in (0..layout.rings).zip(&mut self.cursors) {
             let ring = Ring::new(space, layout, number);
             cursor.end = ring.extent().0;
-            if let Some(head) = cursor.peek(&ring) {
-                self.heap.push(Reverse((cursor.key(&head, now_ns), number)));
+            if cursor.peek(&ring) {
+                self.heap.push(Reverse((cursor.key(now_ns), number)));
             }
         }
+        self.first = self.heap.pop().map(|Reverse(first)| first);
         self.silent = 0;
         for (number, cursor) in (0..layout.rings).zip(&mut self.cursors) {
             let ring = Ring::new(space, layout, number);
@@ -163,24 +195,30 @@ impl Merge {
         line: &mut LogLine,
     ) -> bool {
         loop {
-            let Some(Reverse((key, number))) = self.heap.peek().copied() else { return false };
+            let Some((key, number)) = self.first else { return false };
             if key > until_ns && self.silent > 0 {
                 return false;
             }
             let ring = Ring::new(space, layout, number);
             let taken = self.take(&ring, number, key, line);
             let Some(cursor) = self.cursors.get_mut(number as usize) else { return false };
-            let next = cursor.peek(&ring).map(|head| cursor.key(&head, self.now_ns));
+            let next = cursor.peek(&ring).then(|| (cursor.key(self.now_ns), number));
             self.silent += u32::from(cursor.is_silent());
-            if let Some(mut top) = self.heap.peek_mut() {
-                match next {
-                    Some(key) => *top = Reverse((key, number)),
-                    None => drop(PeekMut::pop(top)),
-                }
-            }
+            self.first = self.earliest(next);
             if taken {
                 return true;
             }
+        }
+    }
+
+    /// The earliest of `next` and the heap's lines. The heap keeps the others.
+    #[inline]
+    fn earliest(&mut self, next: Option<(u64, u32)>) -> Option<(u64, u32)> {
+        let Some(mut top) = self.heap.peek_mut() else { return next };
+        match next {
+            Some(next) if next <= top.0 => Some(next),
+            Some(next) => Some(mem::replace(&mut *top, Reverse(next)).0),
+            None => Some(PeekMut::pop(top).0),
         }
     }
 
@@ -202,17 +240,17 @@ impl Merge {
 
     /// True if there are lines that are still too young.
     pub(crate) fn is_waiting(&self) -> bool {
-        !self.heap.is_empty()
+        self.first.is_some()
     }
 
     /// Copies the line at a ring's cursor and moves on. False if there is nothing to show.
     fn take(&mut self, ring: &Ring<'_>, number: u32, key: u64, line: &mut LogLine) -> bool {
         let Some(cursor) = self.cursors.get_mut(number as usize) else { return false };
-        let Some(head) = cursor.peek(ring) else { return false };
         // Another line, if the first has been overwritten meanwhile: it has to wait for its time.
-        if cursor.key(&head, self.now_ns) != key {
+        if !cursor.has_read() && (!cursor.peek(ring) || cursor.key(self.now_ns) != key) {
             return false;
         }
+        let head = cursor.head;
         line.text.clear();
         let announced = head.kind == Kind::Line
             && head.thread != cursor.thread
@@ -223,6 +261,7 @@ impl Merge {
         if !announces {
             ring.append(cursor.position, &head, &mut line.text);
             if ring.is_overwritten(cursor.position) {
+                cursor.read = Cursor::UNREAD;
                 return false;
             }
         }

@@ -18,6 +18,7 @@
 // | the collector; making one round atomic | `collect`, `rounds` |
 // | reading as it grows, without collecting | `reader` |
 // | a line, its text, short thread ids | `line` |
+// | the beginning of its text: time, level, thread | `front` |
 // | files that rotate when they are full | `rotate` |
 // | front ends of the crates `log` and `tracing` | `facade`, `layer` |
 // | after a death; proving a log sound | `recover` |
@@ -25,6 +26,7 @@
 pub(crate) mod collect;
 #[cfg(feature = "log")]
 pub(crate) mod facade;
+pub(crate) mod front;
 pub(crate) mod handle;
 #[cfg(feature = "tracing")]
 pub(crate) mod layer;

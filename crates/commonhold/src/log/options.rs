@@ -95,7 +95,7 @@ pub enum Written {
     Dropped,
 }
 
-/// Options of a log's creation. `direct` alone belongs to the handle, not to the log.
+/// Options of a log, fixed when it is created. Only `direct` belongs to the handle, not to the log.
 #[derive(Clone, Debug)]
 pub struct LogOptions {
     pub(crate) rings: u32,
@@ -123,9 +123,9 @@ impl LogOptions {
         LogOptions::default()
     }
 
-    /// The number of threads of all processes that can write, 1 to 4096. A ring becomes free when
+    /// The number of threads, in all processes, that can write, 1 to 4096. A ring becomes free when
     /// its thread has ended. A signal handler that interrupts another line needs a free ring for a
-    /// moment, so configure some to spare.
+    /// moment, so configure a few more than necessary.
     pub fn rings(mut self, rings: u32) -> LogOptions {
         self.rings = rings;
         self

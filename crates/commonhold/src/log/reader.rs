@@ -12,10 +12,11 @@ use crate::os::clock;
 use std::fmt;
 
 /// Reads a log as it grows, merged by time; from [`Log::reader`]. A log can have any number of
-/// readers, also through read-only handles and while a collector runs.
+/// readers, even with read-only handles and while a collector runs.
 ///
 /// The first call returns the lines in the hold, collected or not; each later call returns the
-/// lines that have come since. [`LogLine::lost`] counts lines that were overwritten meanwhile.
+/// lines that have arrived since. [`LogLine::lost`] counts lines that were overwritten in the
+/// meantime.
 pub struct LogReader {
     log: Log,
     merge: Merge,
@@ -45,7 +46,7 @@ impl LogReader {
         self.read(now_ns, now_ns.saturating_sub(HOLD_BACK.as_nanos() as u64))
     }
 
-    /// Returns all new lines, also those younger than 5 ms. Does not wait.
+    /// Returns all new lines, even those younger than 5 ms. Does not wait.
     ///
     /// # Errors
     /// As for [`poll`](LogReader::poll).

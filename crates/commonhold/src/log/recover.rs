@@ -24,7 +24,7 @@ pub(crate) fn give_back(space: &Space, block: &Block, owner: Owner) {
             // By exchange: another thread may just have taken it over. Release: the next owner sees
             // what this one did.
             let _ = word.compare_exchange(found, 0, Ordering::AcqRel, Ordering::Relaxed);
-            step!("log.handed-back");
+            step!("log.ring-released");
         }
     }
     let word = &layout.header(space).collector;

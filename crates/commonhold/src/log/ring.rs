@@ -24,7 +24,7 @@ use crate::log::layout::{Layout, RingHeader};
 use crate::log::options::{LogLevel, Overflow};
 use crate::memory::copy;
 use crate::steps::step;
-use crate::sync::space::Space;
+use crate::sync::space::{Shared, Space};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Bytes before those of the line.
@@ -32,6 +32,19 @@ const FRONT: u64 = 24;
 const LENGTH_BITS: u32 = 24;
 /// The bits of a position; no writer ever reaches more.
 const POSITION: u64 = (1 << 62) - 8;
+
+/// The words before a line's bytes.
+#[repr(C)]
+struct Front {
+    first: AtomicU64,
+    time_ns: AtomicU64,
+    thread: AtomicU64,
+}
+
+const _: () = assert!(size_of::<Front>() as u64 == FRONT);
+
+// SAFETY: atomics only.
+unsafe impl Shared for Front {}
 
 /// The kind of an entry in a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +68,19 @@ pub(crate) struct Head {
     len: usize,
     /// Bytes that it occupies in the ring.
     pub(crate) size: u64,
+}
+
+impl Head {
+    /// A pad, which has no words but the first.
+    pub(crate) const NOTHING: Head = Head {
+        kind: Kind::Pad,
+        level: LogLevel::Trace,
+        sequence: 0,
+        time_ns: 0,
+        thread: 0,
+        len: 0,
+        size: 0,
+    };
 }
 
 /// A line to write.
@@ -151,14 +177,15 @@ impl<'a> Ring<'a> {
         }
         let at = self.data + self.within(head + pad);
         let Some(to) = self.space.reach(at, size) else { return false };
+        let front: &Front = self.space.view(at);
         let first = len
             | u64::from(record.level.code()) << LENGTH_BITS
             | (record.kind as u64) << 28
             | next << 32;
         // Relaxed, all three: the head's release publishes them.
-        self.space.word(at).store(first, Ordering::Relaxed);
-        self.space.word(at + 8).store(record.time_ns, Ordering::Relaxed);
-        self.space.word(at + 16).store(u64::from(record.thread), Ordering::Relaxed);
+        front.first.store(first, Ordering::Relaxed);
+        front.time_ns.store(record.time_ns, Ordering::Relaxed);
+        front.thread.store(u64::from(record.thread), Ordering::Relaxed);
         // SAFETY: `size` bytes at `to` exist, are inside the ring, and only this thread may write
         // them.
         unsafe { copy::write(to.add(FRONT as usize), record.bytes) };
@@ -226,8 +253,7 @@ impl<'a> Ring<'a> {
     pub(crate) fn head(&self, position: u64, end: u64) -> Option<Head> {
         let at = self.data + self.within(position);
         // Relaxed: published by the head, and validated by the floor.
-        let word = |offset| self.space.word(at + offset).load(Ordering::Relaxed);
-        let first = word(0);
+        let first = self.space.word(at).load(Ordering::Relaxed);
         let len = first & ((1 << LENGTH_BITS) - 1);
         let most = (self.bytes - self.within(position)).min(end.saturating_sub(position));
         let (kind, size) = match first >> 28 & 0xf {
@@ -241,15 +267,15 @@ impl<'a> Ring<'a> {
             return None;
         }
         if kind == Kind::Pad {
-            let level = LogLevel::Trace;
-            return Some(Head { kind, level, sequence: 0, time_ns: 0, thread: 0, len: 0, size });
+            return Some(Head { size, ..Head::NOTHING });
         }
+        let front: &Front = self.space.view(at);
         Some(Head {
             kind,
             level: LogLevel::from_code((first >> LENGTH_BITS & 0xf) as u32),
             sequence: (first >> 32) as u32,
-            time_ns: word(8),
-            thread: word(16) as u32,
+            time_ns: front.time_ns.load(Ordering::Relaxed),
+            thread: front.thread.load(Ordering::Relaxed) as u32,
             len: len as usize,
             size,
         })

@@ -15,11 +15,12 @@ use crate::log::handle::Inner;
 use crate::log::layout::{Layout, tenant, tenant_owner};
 use crate::log::ring::{Place, Ring};
 use crate::memory::guests::Guests;
+use crate::os::barrier;
 use crate::steps::step;
 use crate::sync::owner::Owner;
 use crate::sync::participant;
 use crate::sync::space::Space;
-use crate::sync::unwind::Mend;
+use crate::sync::unwind::UnwindGuard;
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
 use std::sync::Weak;
@@ -48,7 +49,7 @@ impl Guests for RingSlots {
     }
 
     fn is_anybody_inside(&self, me: Owner) -> bool {
-        // SeqCst pairs with the exchange in `enter`.
+        // SeqCst: `Guestbook::wait` has fenced; a word that is gone orders the guest's stores.
         self.all.iter().any(|slot| tenant_owner(slot.inside.load(Ordering::SeqCst)) == Some(me))
     }
 }
@@ -102,12 +103,17 @@ impl RingSlots {
         if slot.tenant.load(Ordering::Relaxed) != word {
             return Entered::Stranger;
         }
-        // SeqCst: next it checks whether the handle is closed or the log dropped
-        // (memory/guests.rs).
-        match slot.inside.swap(word, Ordering::SeqCst) == word {
-            true => Entered::Nested,
-            false => Entered::Inside(Inside(slot)),
+        // Relaxed, both: as above. A handler that comes in between has left again when the thread
+        // continues. One that comes before the fence of the interrupted thread needs its own.
+        if slot.inside.load(Ordering::Relaxed) == word {
+            barrier::light();
+            return Entered::Nested;
         }
+        slot.inside.store(word, Ordering::Relaxed);
+        // Next it checks whether the handle is closed or the log dropped; pairs with the fence in
+        // `Guestbook::wait`.
+        barrier::light();
+        Entered::Inside(Inside(slot))
     }
 
     fn occupy(&self, ring: u32, word: u64) -> Option<&RingSlot> {
@@ -217,7 +223,7 @@ impl RingSlots {
             let claimed =
                 header.tenant.compare_exchange(found, word, Ordering::AcqRel, Ordering::Relaxed);
             if claimed.is_ok() {
-                let returned = Mend::new(|| self.hand_back(space, layout, ring, word));
+                let returned = UnwindGuard::new(|| self.release_ring(space, layout, ring, word));
                 step!("log.claimed");
                 returned.done();
                 return Some((ring, word));
@@ -244,12 +250,12 @@ impl RingSlots {
         me: Owner,
     ) {
         let word = tenant(me, slot_id.thread);
-        self.hand_back(space, layout, slot_id.ring, word);
+        self.release_ring(space, layout, slot_id.ring, word);
         inside.leave_as(word);
     }
 
     /// Releases a ring.
-    pub(crate) fn hand_back(&self, space: &Space, layout: &Layout, ring: u32, word: u64) {
+    pub(crate) fn release_ring(&self, space: &Space, layout: &Layout, ring: u32, word: u64) {
         if let Some(slot) = self.all.get(ring as usize) {
             slot.tenant.store(0, Ordering::Relaxed);
         }

@@ -9,9 +9,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// A file for the text of a log, of limited size. When a line has no room any more, `path` becomes
-/// `path.1`, that `path.2`, and so on, and a new `path` begins. Lines are never split, and only
-/// lost with the oldest file.
+/// A file of limited size for the text of a log. When there is no more room for a line, `path`
+/// becomes `path.1`, the previous `path.1` becomes `path.2`, and so on, and a new `path` begins.
+/// Lines are never split, and are lost only with the oldest file.
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("commonhold-doc-rotate-{}", std::process::id()));
@@ -116,7 +116,7 @@ impl RotatedFile {
         if let Some(age) = cut {
             shorten(&self.aged(age), place.bytes)?;
         }
-        step!("collect.taken-back");
+        step!("collect.truncated");
         self.bytes = self.file.metadata()?.len();
         Ok(())
     }

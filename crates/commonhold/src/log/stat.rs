@@ -18,7 +18,7 @@ pub struct RingStat {
     pub ring: u32,
     /// The slot of the participant whose thread writes into it; `None` if it is free.
     pub slot: Option<u32>,
-    /// Whether that participant lives.
+    /// Whether that participant is alive.
     pub alive: bool,
     /// The thread that writes, or wrote last.
     pub thread: ThreadId,
@@ -26,7 +26,7 @@ pub struct RingStat {
     pub who: ThreadInfo,
     /// Bytes that were not collected.
     pub waiting_bytes: u64,
-    /// Lines written so far, dropped ones included, and one for each thread that had the ring.
+    /// Lines written so far, including dropped ones, and one for each thread that has had the ring.
     pub lines: u64,
     /// Lines dropped because the ring was full.
     pub dropped: u64,

@@ -12,6 +12,8 @@ pub struct MapOptions {
     pub(crate) value_room: u32,
     /// Only its replica writes it.
     pub(crate) replica: bool,
+    /// Nobody may read it yet.
+    pub(crate) unready: bool,
     /// The seed of another map, so that cursors are valid in both.
     pub(crate) seed: Option<u64>,
 }

@@ -12,6 +12,7 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::guests::Guestbook;
+use crate::memory::in_use;
 use crate::memory::lane::{self, Lane, LaneGuard};
 use crate::memory::slab;
 use crate::os::byte_lock::HeldBytes;
@@ -22,9 +23,10 @@ use crate::sync::recovery;
 use crate::sync::robust_lock::Level;
 use crate::sync::space::{Checked, Space};
 use crate::sync::thread_patience;
-use crate::sync::unwind::Mend;
+use crate::sync::unwind::UnwindGuard;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 /// Pause between two sweeps while waiting until everything is recovered.
@@ -54,7 +56,7 @@ impl Participant {
     fn new(space: &Space, registration: Registration) -> Participant {
         let offset = participant::slot_offset(space, registration.owner.slot());
         let slot: Checked<Slot> =
-            offset.and_then(|offset| Checked::new(space, offset)).unwrap_or(Checked::FIRST);
+            offset.and_then(|at| Checked::new(space, at)).unwrap_or(Checked::first(space));
         let start = slot.of(space).reserved_counter.load(Ordering::Acquire);
         // No sequence has more bits than that.
         let start = start & (slab::SEQUENCE_BITS >> lane::SEQUENCE_SHIFT);
@@ -115,8 +117,9 @@ pub(crate) struct Hooks {
     pub(crate) recover: fn(&Arena, Owner, Level, Patience) -> Result<()>,
     /// Runs after a slot was claimed: the hold is no longer clean.
     pub(crate) opened: fn(&Arena) -> Result<()>,
-    /// Frees what is left of maps that have ended, where that does not wait for anybody.
-    pub(crate) finish_drops: fn(&Arena),
+    /// Frees what is left of maps that have ended, where that does not wait for anybody. Returns
+    /// the number of maps whose memory is free now.
+    pub(crate) finish_drops: fn(&LaneGuard<'_>) -> usize,
     /// Runs when the handle is closed, after its registration has ended.
     pub(crate) closed: fn(&Arena),
 }
@@ -136,10 +139,16 @@ pub(crate) struct Arena {
     pub(crate) open_lock: Mutex<Option<HeldBytes>>,
 }
 
+impl fmt::Debug for Arena {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Arena").field("hold", &self.space.file().path()).finish_non_exhaustive()
+    }
+}
+
 impl Arena {
     /// A read-only arena: no registration.
-    pub(crate) fn new(space: Space) -> Arena {
-        Arena {
+    pub(crate) fn new(space: Space) -> Arc<Arena> {
+        let arena = Arc::new(Arena {
             space,
             participant: AtomicPtr::default(),
             hooks: OnceLock::new(),
@@ -148,7 +157,10 @@ impl Arena {
             lock_timeout_ns: AtomicU64::new(u64::MAX),
             guests: Guestbook::default(),
             open_lock: Mutex::new(None),
-        }
+        });
+        // SAFETY: nobody takes the space out of the arena, nor the arena out of its `Arc`.
+        unsafe { arena.space.guard_pages(in_use::is_in_use) };
+        arena
     }
 
     /// How long a call of the calling thread waits for living participants; `None` for unlimited.
@@ -200,9 +212,15 @@ impl Arena {
     /// True if the handle was closed.
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
-        // SeqCst pairs with the swap in `close`, for guests, which first announce that they are
-        // inside. Other callers look at their lane again, so any order would do for them.
+        // Guests have announced that they are inside and fenced (memory/guests.rs). Other callers
+        // look at their lane again, so any order would do for them.
         self.closed.load(Ordering::SeqCst)
+    }
+
+    /// The same, for a lookup, which orders nothing by it: the memory lives longer than the handle.
+    #[inline(always)]
+    pub(crate) fn was_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
     }
 
     /// # Errors
@@ -244,7 +262,7 @@ impl Arena {
         if self.is_closed() || participant.registration.inherited() || !lane::begin_operation() {
             return None;
         }
-        let entered = lane::try_enter_preferred(participant, at);
+        let entered = lane::try_enter_preferred(self, participant, at);
         if entered.is_none() {
             lane::end_operation();
         }
@@ -300,7 +318,7 @@ impl Arena {
     /// race.
     #[cold]
     fn enter_in_child(&self, inherited: &Participant, at: u32) -> Result<LaneGuard<'_>> {
-        let ended = Mend::new(lane::end_operation);
+        let ended = UnwindGuard::new(lane::end_operation);
         let fresh = self.claim()?;
         ended.done();
         let fresh = Box::into_raw(fresh);
@@ -364,8 +382,8 @@ impl Arena {
             return Ok(());
         }
         let text = format!(
-            "slot {} died with unfinished work, and this thread has no time to recover it (its \
-             patience is 0)",
+            "the process in slot {} died with unfinished work, which this thread has no time to \
+             recover; try again with a timeout",
             owner.slot()
         );
         Err(Error::new(ErrorKind::TimedOut, text))
@@ -381,7 +399,15 @@ impl Arena {
     /// # Errors
     /// Those of the system; damage. The other participants are recovered all the same.
     pub(crate) fn sweep(&self) -> Result<usize> {
-        let swept = self.sweep_within(Patience::moment());
+        self.sweep_for(Patience::moment())
+    }
+
+    /// The same, with this patience.
+    ///
+    /// # Errors
+    /// Those of [`sweep`](Self::sweep).
+    pub(super) fn sweep_for(&self, patience: Patience) -> Result<usize> {
+        let swept = self.sweep_within(patience);
         match swept.left {
             Some(error) if error.kind() != ErrorKind::TimedOut => Err(error),
             _ => Ok(swept.recovered),
@@ -424,9 +450,15 @@ impl Arena {
 
     /// Frees what is left of maps that have ended, where that does not wait for anybody.
     pub(crate) fn finish_drops(&self) {
-        if let Some(hooks) = self.hooks.get() {
-            (hooks.finish_drops)(self);
+        if let Some(lane) = self.try_enter() {
+            self.finish_drops_in(&lane);
         }
+    }
+
+    /// The same, in an operation of the caller. Returns the number of maps whose memory is free
+    /// now.
+    pub(super) fn finish_drops_in(&self, lane: &LaneGuard<'_>) -> usize {
+        self.hooks.get().map_or(0, |hooks| (hooks.finish_drops)(lane))
     }
 
     /// Keeps the registration beyond [`Arena::close`], until [`Arena::release_endpoint_slot`].
@@ -488,7 +520,7 @@ impl Arena {
     /// because the handle is closed and the lanes stay taken.
     fn unregister(&self) {
         let Some(participant) = self.participant() else { return };
-        self.guests.wait(participant.registration.owner, None);
+        self.guests.wait(participant.registration.owner);
         for number in 0..LANES {
             if !lane::retire_lane(self, participant, number) {
                 return; // Closed already.

@@ -11,7 +11,7 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::arena::Arena;
-use crate::memory::block::{Block, pid};
+use crate::memory::block::Block;
 use crate::memory::freeze_lock;
 use crate::memory::lane::{self, LaneGuard};
 use crate::memory::roots::{self, Root, Status, roots};
@@ -20,7 +20,7 @@ use crate::sync::owner::{MAX_SLOTS, Owner};
 use crate::sync::participant;
 use crate::sync::robust_lock::Peers;
 use crate::sync::space::{Checked, Space};
-use crate::sync::unwind::Mend;
+use crate::sync::unwind::UnwindGuard;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 
@@ -54,7 +54,7 @@ pub(crate) fn attach(space: &Space, block: &Block, me: Owner) {
     // AcqRel: the names lock orders it against a dropper; this orders it against a handle that
     // detaches.
     let _ = entry.fetch_update(Ordering::AcqRel, Ordering::Relaxed, more);
-    let rolled_back = Mend::new(|| detach(space, block, me));
+    let rolled_back = UnwindGuard::new(|| detach(space, block, me));
     step!("block.attached");
     rolled_back.done();
 }
@@ -98,7 +98,7 @@ pub(crate) fn busy(space: &Space, block: &Block, owner: Owner) -> Error {
         block.kind,
         block.name,
         owner.slot(),
-        pid(space, owner.slot())
+        participant::pid(space, owner.slot())
     );
     Error::new(ErrorKind::Busy, text)
 }
@@ -140,7 +140,7 @@ pub(crate) struct Attachment {
 impl Attachment {
     pub(crate) fn new(arena: Arc<Arena>, block: Block, by: Owner) -> Attachment {
         let (by, stays) = (AtomicU32::new(by.bits()), AtomicBool::new(false));
-        let root = Checked::new(&arena.space, block.root).unwrap_or(Checked::FIRST);
+        let root = Checked::new(&arena.space, block.root).unwrap_or(Checked::first(&arena.space));
         Attachment { arena, block, root, by, stays }
     }
 
@@ -178,7 +178,7 @@ impl Attachment {
     #[inline(always)]
     pub(crate) fn try_enter(&self) -> Option<LaneGuard<'_>> {
         let at = lane::on_block(self.block.id);
-        let lane = self.arena.try_enter_preferred(at)?.stepping_aside(&self.arena);
+        let lane = self.arena.try_enter_preferred(at)?.stepping_aside();
         (!lane::is_freezing() && self.is_entered(&lane)).then_some(lane)
     }
 

@@ -23,14 +23,13 @@ use crate::memory::roots::{self, Existing, Root, Status, StructureKind, root};
 use crate::memory::runs;
 use crate::memory::writer::{Acting, Writer};
 use crate::steps::step;
+use crate::sync::patience::Patience;
 use crate::sync::robust_lock::Peers;
 use crate::sync::space::Space;
-use crate::sync::unwind::Mend;
+use crate::sync::unwind::UnwindGuard;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-
-pub(crate) use crate::sync::participant::pid;
 
 /// Number of times a dropper checks whether a dead participant has been recovered, and the pause in
 /// between.
@@ -206,7 +205,7 @@ impl<'l, 'a> Draft<'l, 'a> {
     fn link(mut self, id: u32, root: &Root, wanted: &Wanted<'_>, fill: Fill<'_>) -> Block {
         let (lane, space) = (self.lane, self.lane.space());
         let first = self.first.take().unwrap_or(0);
-        let rolled_back = Mend::new(|| {
+        let rolled_back = UnwindGuard::new(|| {
             if root.block.load(Ordering::Relaxed) != first * EXTENT {
                 runs::free_claimed(space, first);
             }
@@ -259,14 +258,18 @@ pub(crate) fn drop_named(
     in_use: &dyn Fn(&Space, &Block, &LaneGuard<'_>) -> Result<()>,
 ) -> Result<bool> {
     roots::check_name(kind, name)?;
+    let patience = Patience::new(arena.lock_timeout());
     for _ in 0..TRIES {
         // First recovers what the dead hold of it: no recoverer may look for it later.
         drop(arena.enter()?);
-        arena.sweep()?;
+        arena.sweep_for(patience.but_a_moment())?;
         match arena.operate(|lane| drop_locked(lane, kind, name, in_use))? {
             Dropped::Was(there) => return Ok(there),
             Dropped::InUse(id) => await_others(&arena.enter()?, id)?,
-            Dropped::Dead => std::thread::sleep(PAUSE),
+            Dropped::Dead => match patience.shorten(PAUSE) {
+                Some(pause) => std::thread::sleep(pause),
+                None => break,
+            },
         }
     }
     let text =
@@ -301,7 +304,7 @@ fn drop_locked(
             Attendance::Living(owner) => return Err(attach::busy(space, &block, owner)),
         }
         Status::Dropping(Some(lane.me())).store(&root.state);
-        let stays = Mend::new(|| Status::Live.store(&root.state));
+        let stays = UnwindGuard::new(|| Status::Live.store(&root.state));
         step!("drop.marked");
         // No further operation of this process begins on it. The running ones end, or the drop is
         // tried again.
@@ -321,11 +324,16 @@ fn drop_locked(
     Ok(Dropped::Was(true))
 }
 
+/// Whether another thread of this process is in an operation on the block, in a lane or as a guest.
+fn others_are_inside(lane: &LaneGuard<'_>, id: u32) -> bool {
+    lane::others_are_inside(lane, id) || lane.arena().guests.are_inside(lane.me(), id)
+}
+
 /// Waits a moment until no other thread of this process is in an operation on the block; false if
 /// one stays.
 fn leave_soon(lane: &LaneGuard<'_>, id: u32) -> bool {
     let begun = Instant::now();
-    while lane::others_are_inside(lane, id) {
+    while others_are_inside(lane, id) {
         if begun.elapsed() > PAUSE {
             return false;
         }
@@ -340,7 +348,7 @@ fn leave_soon(lane: &LaneGuard<'_>, id: u32) -> bool {
 /// `TimedOut`.
 fn await_others(lane: &LaneGuard<'_>, id: u32) -> Result<()> {
     let patience = lane.patience();
-    while lane::others_are_inside(lane, id) {
+    while others_are_inside(lane, id) {
         let Some(pause) = patience.shorten(MOMENT) else {
             let text = "other threads of this process are using the structure; drop it when they \
                         have finished";
@@ -356,7 +364,7 @@ fn demolish(writer: &impl Writer, root: &Root) {
     // Before anything is freed, also in a repetition: a predecessor may have died before it
     // incremented the incarnation.
     root.incarnation.fetch_add(1, Ordering::AcqRel);
-    let rest = Mend::new(|| roll_back(writer, root));
+    let rest = UnwindGuard::new(|| roll_back(writer, root));
     step!("drop.begun");
     roll_back(writer, root);
     rest.done();
@@ -383,7 +391,7 @@ pub(crate) fn free_linked(writer: &impl Writer, link: &AtomicU64, class: u8) {
         let own = state.is(Kind::Block) && state.class() == class && state.owner() == Some(me);
         mine = own || (free && header.change(state, State::owned(Kind::Block, class, 0, me)));
     }
-    let freed = Mend::new(|| {
+    let freed = UnwindGuard::new(|| {
         link.store(0, Ordering::Release);
         if mine {
             runs::free_claimed(space, extent);

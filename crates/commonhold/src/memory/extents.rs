@@ -17,7 +17,8 @@ use crate::steps::step;
 use crate::sync::owner::Owner;
 use crate::sync::robust_lock::{self, Level, Peers};
 use crate::sync::space::{Shared, Space};
-use crate::sync::unwind::Mend;
+use crate::sync::unwind::UnwindGuard;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Offset of [`Growth`] in the superblock page.
@@ -206,7 +207,7 @@ pub(crate) fn committed(space: &Space) -> u64 {
 
 /// Offset of the header of `extent`.
 #[inline]
-fn header_offset(extent: u64) -> u64 {
+pub(crate) fn header_offset(extent: u64) -> u64 {
     if extent < FIRST_RANGE {
         return FIRST_HEADERS + extent * HEADER;
     }
@@ -231,6 +232,22 @@ pub(crate) fn header_of(space: &Space, offset: u64) -> Option<&Header> {
     // SAFETY: the header's bytes exist; the mapping is aligned, and atomics are valid with any
     // bytes.
     Some(unsafe { space.there(header_offset(offset / EXTENT)).cast().as_ref() })
+}
+
+/// The same, and the address of `offset`.
+#[inline(always)]
+#[allow(unsafe_code)]
+pub(crate) fn header_and_address(space: &Space, offset: u64) -> Option<(&Header, NonNull<u8>)> {
+    if !space.covers_extent_of(offset) {
+        return None;
+    }
+    // One base for both addresses: the compiler does not know that it never changes.
+    let base = space.base();
+    // SAFETY: as in `header_of`; both are inside the mapping.
+    unsafe {
+        let header = base.add(header_offset(offset / EXTENT) as usize).cast().as_ref();
+        Some((header, base.add(offset as usize)))
+    }
 }
 
 /// Extents at the beginning of the range of `first` (a power of two) that hold its headers.
@@ -337,7 +354,7 @@ pub(crate) fn take(space: &Space, extent: u64, me: Owner, lane: u32) -> bool {
     let claimable = matches!(state.kind(), Kind::Empty | Kind::Free);
     let class = state.kind() as u8;
     if claimable && header.change(state, State::owned(Kind::Claimed, class, lane, me)) {
-        let rolled_back = Mend::new(|| release_unused(space, extent));
+        let rolled_back = UnwindGuard::new(|| release_unused(space, extent));
         step!("extent.claimed");
         rolled_back.done();
         unhint(space, extent);
@@ -360,11 +377,14 @@ pub(crate) fn take(space: &Space, extent: u64, me: Owner, lane: u32) -> bool {
 /// # Errors
 /// `Full` if there is no memory; those of the system.
 pub(crate) fn prepare(space: &Space, extent: u64, from: u64, len: u64) -> Result<()> {
-    if let Err(error) = populate_bytes(space, extent * EXTENT + from, len) {
+    // A free extent may have lost its memory in part. A reader that meets such a part could have
+    // the whole extent covered (`os::page_guard`) while this thread writes zeros to another.
+    let missing = if was_free(space, extent) { (0, EXTENT) } else { (from, len) };
+    if let Err(error) = populate_bytes(space, extent * EXTENT + missing.0, missing.1) {
         release_unused(space, extent);
         return Err(not_had(space, "more memory", error));
     }
-    let rolled_back = Mend::new(|| release_unused(space, extent));
+    let rolled_back = UnwindGuard::new(|| release_unused(space, extent));
     step!("extent.populated");
     rolled_back.done();
     if was_free(space, extent) {
@@ -404,7 +424,7 @@ fn populate_bytes(space: &Space, start: u64, len: u64) -> Result<()> {
     if !space.in_memory() {
         space.file().allocate(start, len).map_err(failed)?;
     }
-    space.mapping().populate(start, len).map_err(failed)
+    space.populate(start, len).map_err(failed)
 }
 
 fn hint(space: &Space, extent: u64) {
@@ -421,7 +441,7 @@ pub(crate) fn free(space: &Space, extent: u64) {
     let header = header(space, extent);
     header.freed_at.store(clock::monotonic_ns() / 1_000_000, Ordering::Relaxed);
     header.set(State::idle(Kind::Free));
-    let hinted = Mend::new(|| {
+    let hinted = UnwindGuard::new(|| {
         hint(space, extent);
         look_from(space, extent);
     });
@@ -479,7 +499,7 @@ fn extend(space: &Space, old: u64, wanted: u64) -> Result<()> {
     step!("grow.extended");
     // Release: the headers are ready before anybody can access them.
     growth(space).committed.store(new, Ordering::Release);
-    let hinted = Mend::new(|| {
+    let hinted = UnwindGuard::new(|| {
         let empty = |extent: &u64| header(space, *extent).state().kind() == Kind::Empty;
         (old..new).filter(empty).for_each(|extent| hint(space, extent));
     });

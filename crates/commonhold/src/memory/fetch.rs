@@ -5,7 +5,7 @@
 //! and raise SIGBUS if the file system has no room for it. So on memory holds the system copies
 //! from the file. It copies zeros where there is no memory, and a stopped reader may continue at
 //! any time. Between two pieces the reader checks whether the value still exists. It validates the
-//! copy afterwards, as always (`map::read`).
+//! copy afterwards, as always (`map::engine::read`).
 //!
 //! Small values are copied through the mapping, where a system call would cost more than the copy.
 //!
@@ -18,8 +18,9 @@ use crate::steps::step;
 use crate::sync::space::Space;
 use std::mem::MaybeUninit;
 
-/// Values of at least this many bytes are large. Records of that length have extents of their own.
-pub(crate) const LARGE: usize = 32 << 10;
+/// Keys and values of at least this many bytes are large. A record without a large part lies in one
+/// extent, together with its state word: half an extent less half of the longest header.
+pub(crate) const LARGE: usize = (32 << 10) - 64;
 /// Bytes copied between two checks.
 const PIECE: usize = 256 << 10;
 /// The same through the mapping: at most this much memory is brought back.

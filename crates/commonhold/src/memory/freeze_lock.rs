@@ -13,9 +13,9 @@ use crate::sync::space::Space;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 #[inline]
-pub(crate) fn is_frozen(lane: &LaneGuard<'_>) -> bool {
+pub(crate) fn is_frozen(space: &Space) -> bool {
     // SeqCst: see robust_lock::lock.
-    roots(lane.space()).freeze_lock.load(Ordering::SeqCst) != 0
+    roots(space).freeze_lock.load(Ordering::SeqCst) != 0
 }
 
 /// Waits until the freeze lock is free, without taking it: a writer that is stopped here keeps

@@ -10,25 +10,25 @@
 //! slot before.
 //!
 //! # Safety
-//! `LaneState` is only accessed through a [`LaneGuard`], of which there is one per busy lane.
+//! `LaneState` is only accessed through an [`Entered`], of which there is one per busy lane.
 #![allow(unsafe_code)]
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::arena::{Arena, Participant};
-use crate::memory::block::pid;
 use crate::memory::classes::EXTENT;
 use crate::memory::extents::{self, Kind, header};
 use crate::memory::roots::roots;
 use crate::memory::slab::{self, Retired};
 use crate::memory::supply::Supply;
 use crate::memory::trim;
-use crate::memory::writer::Writer;
+use crate::memory::writer::{Sequences, Writer};
 use crate::sync::owner::Owner;
 use crate::sync::participant::{self, LaneList, slot};
 use crate::sync::patience::Patience;
 use crate::sync::robust_lock::{Level, Peers};
 use crate::sync::space::Space;
 use std::cell::{Cell, UnsafeCell};
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -119,13 +119,21 @@ pub(crate) fn is_freezing() -> bool {
     FREEZES.with(Cell::get) != 0
 }
 
-/// One operation in a lane. Dropping it leaves the lane.
-pub(crate) struct LaneGuard<'a> {
+/// A lane that was entered for one operation. Dropping it leaves the lane.
+///
+/// An operation that waits for nobody needs no more. Its fields stay in registers, because no
+/// function that the compiler does not inline gets a reference to it.
+pub(crate) struct Entered<'a> {
     pub(crate) arena: &'a Arena,
     pub(super) participant: &'a Participant,
     pub(super) number: usize,
     pub(super) own: &'a Lane,
     list: &'a LaneList,
+}
+
+/// One operation in a lane, which may wait for others.
+pub(crate) struct LaneGuard<'a> {
+    entered: Entered<'a>,
     manner: Cell<Manner>,
     /// The end of its waiting, set when it has to wait for the first time.
     patience: Cell<Option<Patience>>,
@@ -142,7 +150,7 @@ pub(super) enum Manner {
     Impatient,
 }
 
-impl Drop for LaneGuard<'_> {
+impl Drop for Entered<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         self.own.busy.store(IDLE, Ordering::Release);
@@ -150,10 +158,18 @@ impl Drop for LaneGuard<'_> {
     }
 }
 
+impl<'a> Deref for LaneGuard<'a> {
+    type Target = Entered<'a>;
+    #[inline(always)]
+    fn deref(&self) -> &Entered<'a> {
+        &self.entered
+    }
+}
+
 impl Peers for LaneGuard<'_> {
     #[inline]
     fn me(&self) -> Owner {
-        self.participant.registration.owner
+        self.entered.me()
     }
     fn ask_dead(&self, owner: Owner) -> Result<bool> {
         participant::ask_dead(&self.arena.space, owner)
@@ -183,7 +199,7 @@ impl Peers for LaneGuard<'_> {
         describe(&self.arena.space, word)
     }
     fn pid(&self, owner: Owner) -> u32 {
-        pid(&self.arena.space, owner.slot())
+        participant::pid(&self.arena.space, owner.slot())
     }
     fn waits_for(&self, word: Option<&AtomicU32>) {
         let address = word.map_or(0, |word| word.as_ptr() as usize);
@@ -260,27 +276,81 @@ pub(crate) fn enter<'a>(
     }
 }
 
-/// A lane that was entered.
-pub(crate) struct Entered<'a> {
-    participant: &'a Participant,
-    number: usize,
-}
-
 impl<'a> Entered<'a> {
+    /// The lane with this number, which the thread has entered.
+    #[inline(always)]
+    fn new(arena: &'a Arena, participant: &'a Participant, number: usize) -> Entered<'a> {
+        let (list, own) = (&participant.list(&arena.space)[number], &participant.lanes[number]);
+        Entered { arena, participant, number, own, list }
+    }
+
     /// The operation in it, which steps aside from locks.
     #[inline(always)]
-    pub(crate) fn stepping_aside(self, arena: &'a Arena) -> LaneGuard<'a> {
-        let Entered { participant, number } = self;
-        LaneGuard::with_manner(arena, participant, number, Manner::StepsAside, None)
+    pub(crate) fn stepping_aside(self) -> LaneGuard<'a> {
+        LaneGuard::with_manner(self, Manner::StepsAside, None)
+    }
+
+    /// The participant that is in the lane.
+    #[inline(always)]
+    pub(crate) fn me(&self) -> Owner {
+        self.participant.registration.owner
+    }
+
+    /// Where the lane lists the locks that it is about to take.
+    #[inline(always)]
+    pub(crate) fn list(&self) -> &'a LaneList {
+        self.list
+    }
+
+    /// The mapped file.
+    #[inline(always)]
+    pub(crate) fn space(&self) -> &'a Space {
+        &self.arena.space
+    }
+
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref)]
+    fn state(&self) -> &mut LaneState {
+        // SAFETY: this is the only one of its busy lane, and no method keeps the reference across a
+        // call that takes it again.
+        unsafe { &mut *self.own.state.get() }
+    }
+}
+
+impl Sequences for Entered<'_> {
+    #[inline(always)]
+    fn next_sequence(&self, floor: u64) -> u64 {
+        let state = self.state();
+        // Without the bit that no sequence has: damage must not spread.
+        state.counter = state.counter.max((floor & slab::SEQUENCE_BITS) >> SEQUENCE_SHIFT) + 1;
+        if state.counter >= self.participant.reserved.load(Ordering::Relaxed) {
+            reserve(self.space(), self.participant, state.counter);
+        }
+        state.counter << SEQUENCE_SHIFT | u64::from(self.me().slot()) << 4 | self.number as u64
+    }
+}
+
+/// Reserves the next sequence numbers, from this counter on.
+#[cold]
+#[inline(never)]
+fn reserve(space: &Space, participant: &Participant, counter: u64) {
+    if let Some(slot) = slot(space, participant.registration.owner.slot()) {
+        let end = counter + COUNTER_BLOCK;
+        let before = slot.reserved_counter.fetch_max(end, Ordering::AcqRel);
+        participant.reserved.store(before.max(end), Ordering::Relaxed);
     }
 }
 
 /// Enters the lane that the thread used last, if it is free. The thread has begun its operation.
 #[inline(always)]
-pub(super) fn try_enter_preferred(participant: &Participant, at: u32) -> Option<Entered<'_>> {
+pub(super) fn try_enter_preferred<'a>(
+    arena: &'a Arena,
+    participant: &'a Participant,
+    at: u32,
+) -> Option<Entered<'a>> {
     let number = PREFERRED.with(Cell::get);
     let entered = participant.lanes.get(number)?.try_enter(at);
-    entered.then_some(Entered { participant, number })
+    entered.then(|| Entered::new(arena, participant, number))
 }
 
 /// The same, if the preferred lane is busy, with the patience that the call has left.
@@ -364,16 +434,12 @@ impl Writer for LaneGuard<'_> {
             None => self.retire_other(offset),
         }
     }
+}
 
+impl Sequences for LaneGuard<'_> {
     #[inline(always)]
     fn next_sequence(&self, floor: u64) -> u64 {
-        let state = self.state();
-        // Without the bit that no sequence has: damage must not spread.
-        state.counter = state.counter.max((floor & slab::SEQUENCE_BITS) >> SEQUENCE_SHIFT) + 1;
-        if state.counter >= self.participant.reserved.load(Ordering::Relaxed) {
-            self.reserve(state.counter);
-        }
-        state.counter << SEQUENCE_SHIFT | u64::from(self.me().slot()) << 4 | self.number as u64
+        self.entered.next_sequence(floor)
     }
 }
 
@@ -396,20 +462,17 @@ impl<'a> LaneGuard<'a> {
         number: usize,
         patience: Option<Patience>,
     ) -> LaneGuard<'a> {
-        LaneGuard::with_manner(arena, participant, number, Manner::Waits, patience)
+        let entered = Entered::new(arena, participant, number);
+        LaneGuard::with_manner(entered, Manner::Waits, patience)
     }
 
     #[inline(always)]
     fn with_manner(
-        arena: &'a Arena,
-        participant: &'a Participant,
-        number: usize,
+        entered: Entered<'a>,
         manner: Manner,
         patience: Option<Patience>,
     ) -> LaneGuard<'a> {
-        let (list, own) = (&participant.list(&arena.space)[number], &participant.lanes[number]);
-        let (manner, patience) = (Cell::new(manner), Cell::new(patience));
-        LaneGuard { arena, participant, number, own, list, manner, patience }
+        LaneGuard { entered, manner: Cell::new(manner), patience: Cell::new(patience) }
     }
 
     /// The same, for an operation that does not wait for living participants. A lock that somebody
@@ -449,6 +512,15 @@ impl<'a> LaneGuard<'a> {
         result
     }
 
+    /// Recovers the dead participants, as far as the operation's patience allows, and at most a
+    /// moment. Then frees what is left of maps that have ended. True if there was anything to do.
+    /// The caller holds no lock.
+    pub(crate) fn sweep(&self) -> bool {
+        // A damaged hold is reported by the operation that follows.
+        let recovered = self.arena.sweep_for(self.patience().but_a_moment()).unwrap_or(0);
+        recovered + self.arena.finish_drops_in(self) > 0
+    }
+
     /// Recovers what the dead `owner` left, as far as that is possible without waiting. For a
     /// caller that does not depend on it.
     ///
@@ -461,23 +533,9 @@ impl<'a> LaneGuard<'a> {
         }
     }
 
-    /// The mapped file.
-    #[inline]
-    pub(crate) fn space(&self) -> &'a Space {
-        &self.arena.space
-    }
-
     #[inline]
     pub(crate) fn lane(&self) -> u32 {
         self.number as u32
-    }
-
-    #[inline(always)]
-    #[allow(clippy::mut_from_ref)]
-    fn state(&self) -> &mut LaneState {
-        // SAFETY: this guard is the only one of its busy lane, and no method keeps the reference
-        // across a call that takes it again.
-        unsafe { &mut *self.own.state.get() }
     }
 
     /// The memory that the lane allocates from.
@@ -485,15 +543,6 @@ impl<'a> LaneGuard<'a> {
     #[allow(clippy::mut_from_ref)]
     pub(super) fn supply(&self) -> &mut Supply {
         &mut self.state().supply
-    }
-
-    #[cold]
-    fn reserve(&self, counter: u64) {
-        if let Some(slot) = slot(self.space(), self.me().slot()) {
-            let end = counter + COUNTER_BLOCK;
-            let before = slot.reserved_counter.fetch_max(end, Ordering::AcqRel);
-            self.participant.reserved.store(before.max(end), Ordering::Relaxed);
-        }
     }
 }
 

@@ -6,7 +6,7 @@
 //! - [`classes`]: record sizes and their geometry within an extent.
 //! - [`extents`]: the extent table; claiming, freeing, growing; [`runs`] of extents for large
 //!   objects.
-//! - [`trim`]: freeing unused memory to the system.
+//! - [`trim`]: freeing unused memory to the system; [`in_use`]: whether an extent must have memory.
 //! - [`slab`]: state words and bitmaps: allocating and retiring records inside an extent.
 //! - [`lane`]: the place of a writing thread: its sequence numbers, its lists, and its [`supply`]
 //!   of memory.
@@ -30,6 +30,7 @@ pub(crate) mod extents;
 pub(crate) mod fetch;
 pub(crate) mod freeze_lock;
 pub(crate) mod guests;
+pub(crate) mod in_use;
 pub(crate) mod lane;
 pub(crate) mod lock_retry;
 pub(crate) mod recover;

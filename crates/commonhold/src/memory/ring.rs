@@ -9,6 +9,7 @@
 use crate::memory::copy;
 use crate::memory::fetch::{LARGE, Large};
 use crate::sync::space::Space;
+use std::marker::PhantomData;
 use std::sync::atomic::AtomicU64;
 
 /// A ring as one handle sees it.
@@ -45,9 +46,16 @@ impl Ring {
     /// The header at a position.
     #[inline]
     pub(crate) fn header(&self, position: u64) -> &AtomicU64 {
+        self.frame(position).header()
+    }
+
+    /// The frame that begins at a position.
+    #[inline(always)]
+    pub(crate) fn frame(&self, position: u64) -> Frame<'_> {
         let at = position & (self.size - 1) & !7;
-        // SAFETY: inside the ring and aligned, because the base is.
-        unsafe { &*self.base.add(at as usize).cast() }
+        // SAFETY: inside the ring.
+        let start = unsafe { self.base.add(at as usize) };
+        Frame { start, rest: self.size - at, ring: PhantomData }
     }
 
     /// Address of `len` bytes at a position, which do not straddle the end of the ring.
@@ -103,5 +111,36 @@ impl Ring {
             let offset = self.offset + (position & (self.size - 1));
             Large { space, offset, is_there: &is_there }.append(len as usize, out);
         }
+    }
+}
+
+/// A frame of a ring: a header at a multiple of 8, and what follows it in the same lap.
+pub(crate) struct Frame<'a> {
+    /// At least 8 bytes of the ring, at a multiple of 8.
+    start: *mut u8,
+    /// Bytes from the start to the end of the ring.
+    rest: u64,
+    ring: PhantomData<&'a Ring>,
+}
+
+impl<'a> Frame<'a> {
+    #[inline(always)]
+    pub(crate) fn header(&self) -> &'a AtomicU64 {
+        // SAFETY: inside the ring and aligned, because the base and the size of a ring are.
+        unsafe { &*self.start.cast() }
+    }
+
+    /// Bytes from the start of the frame to the end of the ring.
+    #[inline(always)]
+    pub(crate) fn rest(&self) -> u64 {
+        self.rest
+    }
+
+    /// Appends `len` bytes that lie `skip` bytes behind the start to `out`.
+    #[inline(always)]
+    pub(crate) fn append(&self, skip: u64, len: u64, out: &mut Vec<u8>) {
+        assert!(skip + len <= self.rest, "a frame straddles the end of the ring");
+        // SAFETY: the range was just checked.
+        unsafe { copy::append(self.start.add(skip as usize), len as usize, out) }
     }
 }

@@ -3,7 +3,7 @@
 //! A root's state is FREE, CREATING, LIVE or DROPPING, with an owner while it changes. LIVE is the
 //! commit point of a creation. The incarnation is incremented before anything of a structure is
 //! freed. All kinds share one name space. The other fields of a root depend on its kind: maps see
-//! the same bytes as `map::root::Root`; the other kinds have a block of memory
+//! the same bytes as `map::layout::root::Root`; the other kinds have a block of memory
 //! ([`crate::memory::block`]).
 
 use crate::error::{Error, ErrorKind, Result};
@@ -13,7 +13,7 @@ use crate::memory::lane::LaneGuard;
 use crate::steps::step;
 use crate::sync::owner::Owner;
 use crate::sync::space::{Shared, Space};
-use crate::sync::unwind::Mend;
+use crate::sync::unwind::UnwindGuard;
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
@@ -75,6 +75,9 @@ const _: () = assert!(size_of::<Roots>() == 256);
 
 /// The code of a map has this bit if only its replica writes it.
 pub(crate) const REPLICA: u32 = 1 << 8;
+/// The code of a replica's map has this bit, too, until its first contents are complete: then a
+/// shadow map without the bit takes its place.
+pub(crate) const UNREADY: u32 = 1 << 9;
 
 // SAFETY: atomics only.
 #[allow(unsafe_code)]
@@ -111,7 +114,7 @@ impl StructureKind {
     /// The kind with this code; `None` for damage.
     fn from_code(code: u32) -> Option<StructureKind> {
         match code {
-            0..=2 | REPLICA..=0x102 => Some(StructureKind::Map),
+            0..=2 | REPLICA..=0x102 | 0x300..=0x302 => Some(StructureKind::Map),
             16 => Some(StructureKind::Queue),
             17 => Some(StructureKind::Channel),
             18 => Some(StructureKind::Log),
@@ -200,11 +203,12 @@ pub(crate) fn read_name(words: &Name, len: &AtomicU32) -> String {
     String::from_utf8_lossy(&bytes[..len]).into_owned()
 }
 
-/// Writes a name, which is valid. A writer that stops in the middle leaves the empty name, which no
-/// structure has.
+/// Writes a name, which is valid, or was read from a damaged root: then it may be too long, and is
+/// cut. A writer that stops in the middle leaves the empty name, which no structure has.
 pub(crate) fn write_name(words: &Name, len: &AtomicU32, name: &str) {
     let mut bytes = [0u8; NAME_BYTES];
-    bytes[..name.len()].copy_from_slice(name.as_bytes());
+    let name = &name.as_bytes()[..name.len().min(NAME_BYTES)];
+    bytes[..name.len()].copy_from_slice(name);
     len.store(0, Ordering::Relaxed);
     fence(Ordering::Release);
     for (word, part) in words.iter().zip(bytes.chunks_exact(8)) {
@@ -335,7 +339,7 @@ pub(crate) fn add_extent(lane: &LaneGuard<'_>) -> Result<()> {
     // Changed to a table before it is linked: a kill in between leaves 64 KiB unused. In the other
     // order they would be freed.
     header(space, extent).set(State::idle(Serves::Table));
-    let unused = Mend::new(|| extents::free(space, extent));
+    let unused = UnwindGuard::new(|| extents::free(space, extent));
     step!("table.made");
     unused.done();
     // Release: a reader finds the roots as zero, which is FREE.
@@ -345,6 +349,11 @@ pub(crate) fn add_extent(lane: &LaneGuard<'_>) -> Result<()> {
     }
     step!("table.linked");
     Ok(())
+}
+
+/// Whether this is one of Commonhold's own names, for example `.reports` or `.applied/prices`.
+pub(crate) fn is_own(name: &str) -> bool {
+    name.starts_with('.')
 }
 
 /// # Errors
@@ -386,5 +395,21 @@ pub(crate) fn check_kind(space: &Space, name: &str, wanted: StructureKind) -> Re
             Err(Error::new(ErrorKind::Mismatch, text))
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A damaged name may become longer when it is read: each wrong byte is shown as three.
+    #[test]
+    fn a_name_that_was_damaged_is_cut() {
+        let (words, len) = (Name::default(), AtomicU32::new(NAME_BYTES as u32));
+        words.iter().for_each(|word| word.store(u64::MAX, Ordering::Relaxed));
+        let name = read_name(&words, &len);
+        assert!(name.len() > NAME_BYTES);
+        write_name(&words, &len, &name);
+        assert_eq!(len.load(Ordering::Relaxed), NAME_BYTES as u32);
     }
 }

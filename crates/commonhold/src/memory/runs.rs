@@ -14,7 +14,7 @@ use crate::steps::step;
 use crate::sync::owner::Owner;
 use crate::sync::robust_lock::Peers;
 use crate::sync::space::Space;
-use crate::sync::unwind::Mend;
+use crate::sync::unwind::UnwindGuard;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
@@ -180,7 +180,7 @@ fn take(space: &Space, me: Owner, lane: u32, first: u64, count: u64) -> bool {
     let head = header(space, first);
     // Release: the length is visible before the first body.
     head.bits.store(count, Ordering::Release);
-    let rolled_back = Mend::new(|| free_claimed(space, first));
+    let rolled_back = UnwindGuard::new(|| free_claimed(space, first));
     step!("run.head-claimed");
     for extent in first + 1..first + count {
         let body = header(space, extent);
@@ -210,7 +210,7 @@ fn populate(space: &Space, first: u64, count: u64) -> Result<u64> {
 /// Frees a run whose first extent the caller owns: its own bodies, then the first.
 pub(crate) fn free_claimed(space: &Space, first: u64) {
     // After a panic, free the others as well, and the first one last, as always.
-    let rest = Mend::new(|| {
+    let rest = UnwindGuard::new(|| {
         free_bodies(space, first);
         extents::free(space, first);
     });

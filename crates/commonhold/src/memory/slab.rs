@@ -12,7 +12,7 @@ use crate::memory::runs;
 use crate::steps::step;
 use crate::sync::owner::Owner;
 use crate::sync::space::Space;
-use crate::sync::unwind::Mend;
+use crate::sync::unwind::UnwindGuard;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 const NOT_SEQUENCE: u64 = 1 << 63;
@@ -105,7 +105,7 @@ pub(crate) fn allocate_in(
 
 #[inline(always)]
 fn take(bits: &AtomicU64, bit: u64, state_word: &AtomicU64, me: Owner) {
-    let rolled_back = Mend::new(|| give_back(bits, bit, state_word));
+    let rolled_back = UnwindGuard::new(|| give_back(bits, bit, state_word));
     state_word.store(writing(me), Ordering::Relaxed);
     // A reader that sees new bytes also sees that the state word is no longer its sequence: pairs
     // with the acquire fence after its copy.
@@ -148,7 +148,7 @@ pub(crate) fn retire(space: &Space, offset: u64, me: Owner) -> Retired {
         },
         Kind::Run if offset.is_multiple_of(EXTENT) => {
             space.word(offset).store(retired(me), Ordering::Release);
-            let rest = Mend::new(|| runs::free_claimed(space, extent));
+            let rest = UnwindGuard::new(|| runs::free_claimed(space, extent));
             step!("retire.state-written");
             rest.done();
             runs::free_claimed(space, extent);
@@ -182,7 +182,7 @@ fn retire_among(space: &Space, header: &Header, offset: u64, me: Owner) -> Optio
     // SAFETY: a record of the extent.
     let state_word = unsafe { space.word_there(offset) };
     let others = !(1 << (index % 64));
-    let rest = Mend::new(|| give_back(bits, !others, state_word));
+    let rest = UnwindGuard::new(|| give_back(bits, !others, state_word));
     // Release: the store that unlinked the record becomes visible first.
     state_word.store(retired(me), Ordering::Release);
     step!("retire.state-written");
@@ -211,7 +211,7 @@ pub(crate) fn free_if_unused(space: &Space, extent: u64, me: Owner, lane: u32) -
     if !header.change(state, closing) {
         return false;
     }
-    let opened = Mend::new(|| header.set(state));
+    let opened = UnwindGuard::new(|| header.set(state));
     step!("free.closing");
     opened.done();
     // A clear bit is not enough: the participant that retires the record may not have stored FREE

@@ -18,7 +18,7 @@ use crate::steps::step;
 use crate::sync::owner::Owner;
 use crate::sync::robust_lock::Peers;
 use crate::sync::space::Space;
-use crate::sync::unwind::Mend;
+use crate::sync::unwind::UnwindGuard;
 use std::sync::atomic::Ordering;
 
 /// Number of extents with free records that a lane remembers.
@@ -284,7 +284,7 @@ impl LaneGuard<'_> {
             Ok(extent) => {
                 let state = State::owned(kind_of(class), class, self.lane(), self.me());
                 header(self.space(), extent).set(state);
-                let released = Mend::new(|| release(self.space(), extent, class));
+                let released = UnwindGuard::new(|| release(self.space(), extent, class));
                 step!("extent.owned");
                 released.done();
                 Ok(extent)
@@ -323,7 +323,7 @@ impl LaneGuard<'_> {
     #[inline(never)]
     fn get_ahead(&self, offset: u64) {
         self.supply().ahead.debt = 0;
-        let kept = Mend::new(|| self.retire(offset));
+        let kept = UnwindGuard::new(|| self.retire(offset));
         self.prepare_a_page();
         kept.done();
     }
@@ -359,15 +359,16 @@ impl LaneGuard<'_> {
 
     /// Takes an unowned extent of the class if at least one in `share` of its records is free.
     fn adopt(&self, extent: u64, class: u8, share: u32) -> bool {
-        // The second question, because the number of extents may be damaged.
-        if extent >= extents::committed(self.space())
-            || !self.space().covers_extent_of(extent * EXTENT)
-        {
+        if extent >= extents::committed(self.space()) {
             return false;
         }
         let header = header(self.space(), extent);
         let state = header.state();
-        if state != State::unowned(kind_of(class), class) {
+        // The second question, because the number of extents may be damaged. It follows the load of
+        // the state: memory that another process has given to the extent is then in our mapping.
+        if state != State::unowned(kind_of(class), class)
+            || !self.space().covers_extent_of(extent * EXTENT)
+        {
             return false;
         }
         let count = geometry(class).count;

@@ -19,7 +19,7 @@ use crate::memory::extents::{self, BLOCK, Kind, committed, header};
 use crate::os::clock;
 use crate::sync::owner::Owner;
 use crate::sync::space::Space;
-use crate::sync::unwind::Mend;
+use crate::sync::unwind::UnwindGuard;
 use std::cell::Cell;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -204,8 +204,9 @@ impl Trimmer<'_> {
         let mut given = 0;
         let run = Cell::new((0, 0));
         let range = || run.get().0..run.get().1;
-        let kept =
-            Mend::new(|| range().for_each(|extent| extents::release_unused(self.space, extent)));
+        let kept = UnwindGuard::new(|| {
+            range().for_each(|extent| extents::release_unused(self.space, extent))
+        });
         for extent in extents {
             if wanted(extent) && extents::take(self.space, extent, self.me, self.lane) {
                 let first = if range().is_empty() { extent } else { range().start };

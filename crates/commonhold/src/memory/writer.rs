@@ -9,8 +9,14 @@ use crate::sync::patience::Patience;
 use crate::sync::robust_lock::{Level, Peers};
 use std::sync::atomic::AtomicU32;
 
+/// The sequence numbers of a writer.
+pub(crate) trait Sequences {
+    /// A sequence above `floor` and above all earlier ones of this writer.
+    fn next_sequence(&self, floor: u64) -> u64;
+}
+
 /// A writer of maps: a lane in an operation, or a recoverer acting as a dead participant.
-pub(crate) trait Writer: Peers {
+pub(crate) trait Writer: Peers + Sequences {
     fn arena(&self) -> &Arena;
     /// Where this writer lists the locks that it is about to take.
     fn list(&self) -> &LaneList;
@@ -18,8 +24,6 @@ pub(crate) trait Writer: Peers {
     fn lane_number(&self) -> Option<u32>;
     /// Frees a record that this participant unlinked.
     fn retire(&self, offset: u64);
-    /// A sequence above `floor` and above all earlier ones of this writer.
-    fn next_sequence(&self, floor: u64) -> u64;
 }
 
 /// A recoverer that acts as the dead `owner`. Nobody else does so meanwhile.
@@ -44,6 +48,9 @@ impl Writer for Acting<'_> {
     fn retire(&self, offset: u64) {
         slab::retire(&self.arena.space, offset, self.owner);
     }
+}
+
+impl Sequences for Acting<'_> {
     fn next_sequence(&self, floor: u64) -> u64 {
         // Only used for the counters of segments, which have to grow but not to be unique.
         floor + 1

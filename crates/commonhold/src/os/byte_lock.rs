@@ -202,6 +202,6 @@ fn cannot_write(file: &HoldFile) -> io::Error {
     let path = file.path().display();
     io::Error::new(
         io::ErrorKind::PermissionDenied,
-        format!("{path}: opened read-only, and a participant needs it open for writing"),
+        format!("{path}: opened read-only, but a participant needs it open for writing"),
     )
 }

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 static ADDED_MS: AtomicI64 = AtomicI64::new(0);
 
 /// Milliseconds since 1970 by the system's clock, which may be set forward and back.
-pub(crate) fn realtime_ms() -> u64 {
+pub fn realtime_ms() -> u64 {
     let now = read(libc::CLOCK_REALTIME);
     // A clock before 1970 counts as 1970.
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);

@@ -16,7 +16,7 @@
 #![allow(unsafe_code)]
 
 use super::{fork, recovery_descriptors};
-use crate::steps::fault;
+use crate::steps::{fault, shortened};
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::{self, Write};
@@ -237,6 +237,11 @@ impl HoldFile {
         &self.path
     }
 
+    /// The same, for a signal handler.
+    pub(crate) fn c_path(&self) -> &CStr {
+        &self.c_path
+    }
+
     /// Whether the file was opened for writing.
     pub(crate) fn writable(&self) -> bool {
         self.writable
@@ -346,17 +351,18 @@ impl HoldFile {
         let mut done = 0;
         while done < out.len() {
             let rest = &mut out[done..];
-            let at = signed(start + done as u64)?;
-            fault!("os.pread")?;
-            // SAFETY: the buffer is ours and has that many bytes.
-            let count = unsafe { libc::pread(*fd, rest.as_mut_ptr().cast(), rest.len(), at) };
-            match usize::try_from(count) {
+            let (at, len) =
+                (signed(start + done as u64)?, shortened!("os.pread-bytes", rest.len()));
+            let read = fault!("os.pread").and_then(|()| {
+                // SAFETY: the buffer is ours and has at least that many bytes.
+                let count = unsafe { libc::pread(*fd, rest.as_mut_ptr().cast(), len, at) };
+                usize::try_from(count).map_err(|_| io::Error::last_os_error())
+            });
+            match read {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(count) => done += count,
-                Err(_) => match io::Error::last_os_error() {
-                    error if error.kind() == io::ErrorKind::Interrupted => {}
-                    error => return Err(error),
-                },
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(())

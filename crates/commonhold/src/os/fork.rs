@@ -9,13 +9,14 @@
 #![allow(unsafe_code)]
 
 use super::file::checked;
-use super::{futex, mapping, recovery_descriptors};
+use super::process_lock::{ProcessLock, block_signals, restore_signals};
+use super::{mapping, recovery_descriptors};
 use crate::steps::fault;
+use std::cell::UnsafeCell;
 use std::io;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::Duration;
 
 /// A word that is 0 in a forked child.
 pub(crate) struct ForkMark {
@@ -63,8 +64,8 @@ impl Drop for ForkMark {
     }
 }
 
-/// 0, or the pid of a process with a thread that is in [`without_fork`] or forks.
-static FORK_LOCK: AtomicU32 = AtomicU32::new(0);
+/// Held by a thread that is in [`without_fork`] or forks.
+static FORK_LOCK: ProcessLock = ProcessLock::new();
 /// Whether the handlers below are registered. Changed only under the fork lock.
 static REGISTERED: AtomicBool = AtomicBool::new(false);
 
@@ -82,18 +83,52 @@ pub(super) fn without_fork<T>(work: impl FnOnce() -> T) -> io::Result<T> {
 /// Runs `work` while no other thread of the process is in this function or, once [`without_fork`]
 /// has been called, can call `fork`. The same rules apply to `work`.
 pub(super) fn with_fork_lock<T>(work: impl FnOnce() -> T) -> T {
-    // A signal handler that forks while its own thread is inside would wait forever.
-    let signals = block_signals();
-    enter();
-    let result = work();
-    leave();
-    restore_signals(&signals);
-    result
+    let _locked = ForkLocked::new();
+    work()
 }
 
+/// The fork lock, held by a thread that receives no signals.
+struct ForkLocked(libc::sigset_t);
+
+impl ForkLocked {
+    fn new() -> ForkLocked {
+        // A signal handler that forks while its own thread holds the lock would wait forever.
+        let signals = block_signals();
+        FORK_LOCK.enter();
+        ForkLocked(signals)
+    }
+}
+
+impl Drop for ForkLocked {
+    fn drop(&mut self) {
+        FORK_LOCK.leave();
+        restore_signals(&self.0);
+    }
+}
+
+/// The signals that the forking thread received before it took the fork lock. Used only under that
+/// lock.
+static SIGNALS: ForkersSignals = ForkersSignals(UnsafeCell::new(MaybeUninit::uninit()));
+
+struct ForkersSignals(UnsafeCell<MaybeUninit<libc::sigset_t>>);
+
+// SAFETY: used only under the fork lock.
+unsafe impl Sync for ForkersSignals {}
+
 extern "C" fn before() {
-    enter();
+    let signals = block_signals();
+    FORK_LOCK.enter();
+    // SAFETY: this thread has the fork lock.
+    unsafe { (*SIGNALS.0.get()).write(signals) };
     recovery_descriptors::prepare();
+}
+
+/// Undoes what [`before`] did, in the parent and in the child.
+fn after() {
+    // SAFETY: this thread has the fork lock, and `before` has stored the signals.
+    let signals = unsafe { (*SIGNALS.0.get()).assume_init() };
+    FORK_LOCK.leave();
+    restore_signals(&signals);
 }
 
 extern "C" fn in_parent() {
@@ -102,36 +137,14 @@ extern "C" fn in_parent() {
     // SAFETY: as above. A failed fork stores its error there.
     let why = unsafe { *error };
     recovery_descriptors::went_to_child();
-    leave();
+    after();
     // SAFETY: as above.
     unsafe { *error = why };
 }
 
 extern "C" fn in_child() {
     recovery_descriptors::come_from_parent();
-    leave();
-}
-
-fn enter() {
-    // SAFETY: the call has no arguments and cannot fail.
-    let own = unsafe { libc::getpid() } as u32;
-    let mut seen = 0;
-    // Acquire pairs with the Release in `leave`.
-    while let Err(found) =
-        FORK_LOCK.compare_exchange(seen, own, Ordering::Acquire, Ordering::Relaxed)
-    {
-        // Another pid is left over: this process was forked while a thread of its parent was
-        // inside.
-        seen = if found == own { 0 } else { found };
-        if found == own {
-            futex::wait(&FORK_LOCK, own, Duration::from_millis(1));
-        }
-    }
-}
-
-fn leave() {
-    FORK_LOCK.store(0, Ordering::Release);
-    futex::wake_one(&FORK_LOCK);
+    after();
 }
 
 /// Registers the handlers that make `fork` take the fork lock. The caller holds the fork lock.
@@ -147,21 +160,4 @@ fn register() -> io::Result<()> {
         error => return Err(io::Error::from_raw_os_error(error)),
     }
     Ok(())
-}
-
-/// Blocks every signal in the calling thread. Returns the mask of before.
-fn block_signals() -> libc::sigset_t {
-    let mut all = MaybeUninit::<libc::sigset_t>::uninit();
-    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: both sets are ours; each is initialised by a call that cannot fail.
-    unsafe {
-        libc::sigfillset(all.as_mut_ptr());
-        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
-        before.assume_init()
-    }
-}
-
-fn restore_signals(before: &libc::sigset_t) {
-    // SAFETY: the set was filled by `block_signals`.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, std::ptr::null_mut()) };
 }

@@ -37,6 +37,13 @@ pub(crate) fn wait(word: &AtomicU32, expected: u32, timeout: Duration) {
     }
 }
 
+/// Sleeps for at most `time`; a signal ends the nap. A repeated sleep would never end while signals
+/// come faster than the timer's slack, which the system adds to the rest each time: Ruby interrupts
+/// its threads that way.
+pub(crate) fn nap(time: Duration) {
+    wait(&AtomicU32::new(0), 0, time);
+}
+
 /// Wakes one sleeper, if there is any.
 pub(crate) fn wake_one(word: &AtomicU32) {
     wake(word, 1);

@@ -52,13 +52,13 @@ pub(crate) fn resolve(name: &Path, directory: Option<&Path>) -> Result<PathBuf> 
         return Ok(name.to_path_buf());
     }
     if bytes == b"." || bytes == b".." {
-        return Err(invalid(format!("hold name {name:?} is a directory; give a file in it")));
+        return Err(invalid(format!("hold name {name:?} is a directory; name a file in it")));
     }
     if bytes.len() > LONGEST_BARE_NAME {
         let length = bytes.len();
         return Err(invalid(format!(
-            "hold name {name:?} has {length} bytes, a bare name at most {LONGEST_BARE_NAME}; \
-             shorten it"
+            "hold name {name:?}: expected a bare name of at most {LONGEST_BARE_NAME} bytes, got \
+             {length}; shorten it"
         )));
     }
     let mut file_name = OsString::from(name);
@@ -99,7 +99,7 @@ pub(crate) fn open_existing(path: &Path, writable: bool) -> io::Result<File> {
 }
 
 fn not_regular(kind: &str) -> io::Error {
-    let text = format!("it is {kind}; a hold is a regular file");
+    let text = format!("expected a regular file, got {kind}");
     io::Error::new(io::ErrorKind::InvalidInput, text)
 }
 
@@ -110,12 +110,12 @@ pub(crate) enum FileSystem {
     Memory,
     /// The contents are on a disk.
     Disk,
-    /// The file system cannot carry a hold: memory would not be shared, or locks, links or
+    /// The file system does not support holds: memory would not be shared, or locks, links or
     /// allocation do not work. The text names it.
     Unsupported(&'static str),
 }
 
-/// The `statfs` numbers of file systems that cannot carry a hold.
+/// The `statfs` numbers of file systems that do not support holds.
 const UNSUPPORTED: &[(u32, &str)] = &[
     (0x6969, "NFS"),
     (0x517b, "SMB"),

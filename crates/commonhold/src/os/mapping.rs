@@ -4,7 +4,7 @@
 //! from its first byte on. It extends beyond the end of the file, so growth by any process becomes
 //! visible in place. Touching a page beyond the end of the file, or one for which there is no room,
 //! raises SIGBUS. Callers touch only what the hold records as allocated, and [`Mapping::populate`]
-//! it first.
+//! it first. For readers whose memory has gone meanwhile see [`super::page_guard`].
 //!
 //! # Safety
 //! Unsafe to reserve, map and unmap address ranges that this module has got from the kernel itself.
@@ -16,6 +16,7 @@ use super::file::{HoldFile, SyncError, checked, uninterrupted};
 use crate::steps::fault;
 use std::io;
 use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Reservations begin at a multiple of this, so that huge pages are possible.
@@ -51,6 +52,9 @@ pub(super) fn mapped(address: *mut libc::c_void) -> io::Result<NonNull<u8>> {
 pub(crate) struct Mapping {
     base: NonNull<u8>,
     reserved: usize,
+    writable: bool,
+    /// Where the part begins that may have huge pages; `u64::MAX` for nowhere.
+    huge_from: AtomicU64,
 }
 
 // SAFETY: the object only owns the address range; the callers are responsible for uses of the
@@ -95,9 +99,29 @@ impl Mapping {
         self.reserved as u64
     }
 
-    /// Asks for huge pages in the range. A hint: errors are ignored.
-    pub(crate) fn advise_huge(&self, start: u64, len: u64) {
+    /// Asks for huge pages from `start` on. A hint: errors are ignored.
+    pub(crate) fn advise_huge(&self, start: u64) {
+        // Relaxed: a setting, made before others have the mapping.
+        self.huge_from.store(start, Ordering::Relaxed);
+        let len = self.reserved().saturating_sub(start);
         let _ = self.advise(start, len, libc::MADV_HUGEPAGE);
+    }
+
+    /// Maps the file again over the whole reservation, where parts of it have been covered. Other
+    /// threads may read meanwhile.
+    pub(crate) fn map_again(&self, file: &HoldFile) -> io::Result<()> {
+        map_over(file, self.base, self.reserved, self.writable)?;
+        let _ = self.advise(0, self.reserved(), libc::MADV_DONTDUMP);
+        match self.huge_from.load(Ordering::Relaxed) {
+            u64::MAX => {}
+            start => self.advise_huge(start),
+        }
+        Ok(())
+    }
+
+    /// True if this process may write to the file through the mapping.
+    pub(crate) fn is_writable(&self) -> bool {
+        self.writable
     }
 
     /// Makes every page of the range present and writable now, so that touching it later neither
@@ -178,7 +202,8 @@ impl Mapping {
             let end = base.add(bytes);
             libc::munmap(end.as_ptr().cast(), ALIGNMENT - before);
         }
-        let mapping = Mapping { base, reserved: bytes };
+        let huge_from = AtomicU64::new(u64::MAX);
+        let mapping = Mapping { base, reserved: bytes, writable, huge_from };
         // A hold would fill core dumps with other people's data. Harmless if the system refuses.
         let _ = mapping.advise(0, bytes as u64, libc::MADV_DONTDUMP);
         Ok(mapping)
@@ -221,7 +246,8 @@ fn map_over(file: &HoldFile, base: NonNull<u8>, bytes: usize, writable: bool) ->
     let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED;
     let fd = file.fd()?;
     fault!("os.map")?;
-    // SAFETY: the caller owns the range that is replaced, and nothing uses it yet.
+    // SAFETY: the caller owns the range that is replaced. Its users, if any, access it as memory
+    // of this file.
     mapped(unsafe { libc::mmap(base.as_ptr().cast(), bytes, access, flags, *fd, 0) }).map(drop)
 }
 

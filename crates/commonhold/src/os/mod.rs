@@ -7,13 +7,17 @@
 //! |---|---|
 //! | [`file`] | the open hold file; survives a program that closes every descriptor |
 //! | [`mapping`] | one reservation of address space over the file, and filling it without SIGBUS |
+//! | [`page_guard`] | zeros in place of SIGBUS, for a page that has gone and cannot come back |
 //! | [`byte_lock`] | locks beyond the data that the kernel drops when a process dies |
 //! | [`fork`] | detecting that the process is a forked child, however it was forked |
+//! | [`process_lock`] | a lock between threads, for handlers of forks and signals |
+//! | [`process_number`] | a number of this process that no parent or child of it has |
 //! | [`fork_cell`] | a value that no forked child finds half replaced or locked |
 //! | [`recovery_descriptors`] | descriptions kept for later, for a process and its children |
 //! | [`futex`] | sleeping on, and waking, a word in shared memory |
 //! | [`barrier`] | a full fence that costs the frequent side nothing |
 //! | [`clock`] | the three clocks |
+//! | [`line_clock`] | real time for lines of a log, by the processor's counter |
 //! | [`location`] | where a hold lives: names, file systems, opening an existing file |
 //! | [`eventfd`] | a counter in the kernel that `poll` waits for |
 //! | [`draft`] | creating a file atomically |
@@ -44,9 +48,13 @@ pub(crate) mod file;
 pub(crate) mod fork;
 pub(crate) mod fork_cell;
 pub(crate) mod futex;
+pub(crate) mod line_clock;
 pub(crate) mod lines;
 pub(crate) mod location;
 pub(crate) mod mapping;
+pub(crate) mod page_guard;
+mod process_lock;
+pub(crate) mod process_number;
 pub(crate) mod reaper;
 pub(crate) mod recovery_descriptors;
 pub(crate) mod thread;

@@ -24,7 +24,23 @@ pub(crate) fn complain(text: &[u8]) {
     // SAFETY: the bytes outlive the call; errno is the thread's own.
     unsafe {
         let before = *libc::__errno_location();
-        libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len());
+        if has_standard_error() {
+            libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len());
+        }
         *libc::__errno_location() = before;
     }
+}
+
+/// Whether messages may be written to standard error. In a process that has closed it, the
+/// descriptor may be that of a hold, which would be damaged.
+pub(crate) fn has_standard_error() -> bool {
+    // SAFETY: zeros are a valid value.
+    let mut status: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: the structure is ours.
+    let (flags, examined) = unsafe {
+        let flags = libc::fcntl(libc::STDERR_FILENO, libc::F_GETFL);
+        (flags, libc::fstat(libc::STDERR_FILENO, &mut status))
+    };
+    let is_file = status.st_mode & libc::S_IFMT == libc::S_IFREG;
+    examined == 0 && !(is_file && flags & libc::O_ACCMODE == libc::O_RDWR)
 }

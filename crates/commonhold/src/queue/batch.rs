@@ -69,6 +69,11 @@ impl<'q> Batch<'q> {
         Ok(())
     }
 
+    /// The ids and their owner. The elements stay in flight, without a value.
+    pub(crate) fn into_ids(mut self) -> (Vec<u32>, u32) {
+        (std::mem::take(&mut self.ids), self.owner)
+    }
+
     pub(crate) fn queue(&self) -> &'q Queue {
         self.queue
     }

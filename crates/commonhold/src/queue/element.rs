@@ -114,7 +114,7 @@ impl<'q> Bytes<'q> {
     fn within(&self, at: usize, len: usize, act: impl FnOnce(*mut u8)) -> Result<()> {
         if at.checked_add(len).is_none_or(|end| end > self.len()) {
             let text = format!(
-                "queue '{}': its elements have {} bytes, and {len} bytes at {at} exceed that",
+                "queue '{}': its elements have {} bytes, but {len} bytes at {at} exceed that",
                 self.queue.name(),
                 self.len()
             );
@@ -135,8 +135,8 @@ impl<'q> Bytes<'q> {
     }
 
     /// The address of the bytes in this process, for access without copying. It has
-    /// [`len`](Self::len) bytes. It lies on a cache line if there are 64 bytes or more, otherwise
-    /// on a multiple of 8.
+    /// [`len`](Self::len) bytes. It is aligned to a cache line if there are 64 bytes or more, and
+    /// otherwise to a multiple of 8.
     ///
     /// Use it only while the element is in flight: not after the element was pushed or dropped, not
     /// after the hold was closed, and not in a forked child. A process that breaks this rule races
@@ -157,7 +157,7 @@ impl<'q> Element<'q> {
     pub fn into_raw(self) -> (u32, u32) {
         let Bytes { queue, id, owner } = self.bytes;
         self.forget();
-        queue.in_flight().give_away(id, owner);
+        queue.in_flight().numbers().give_away(id, owner);
         (id, owner)
     }
 

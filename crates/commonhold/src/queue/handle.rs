@@ -19,7 +19,7 @@ use crate::queue::stat::{self, QueueStat};
 use crate::sync::patience::Patience;
 use crate::sync::robust_lock::Peers;
 use crate::sync::space::Space;
-use crate::sync::unwind::Mend;
+use crate::sync::unwind::UnwindGuard;
 use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
@@ -124,7 +124,7 @@ impl Shared {
 
     fn push_to_orphans(&self, lane: &LaneGuard<'_>, ids: &[u32]) {
         let is_gone = Cell::new(false);
-        let kept = Mend::new(|| {
+        let kept = UnwindGuard::new(|| {
             if !is_gone.get() {
                 self.in_flight.note_dropped(ids, lane.me().bits());
             }
@@ -243,7 +243,7 @@ impl Queue {
             return Ok(number as u32);
         }
         let text = format!(
-            "queue '{}' has no named queue '{}', only {:?}",
+            "queue '{}' has no named queue '{}'; expected one of {:?}",
             self.name(),
             name.escape_default(),
             self.shared.names
@@ -269,16 +269,19 @@ impl Queue {
         // Relaxed: the process that has it in flight stored the word; a move checks again, under
         // its lock.
         let held = |holder: &AtomicU32| holder.load(Ordering::Relaxed) == owner;
-        if holders.get(id as usize).is_some_and(held) && self.in_flight().take_back(id, owner) {
+        if holders.get(id as usize).is_some_and(held)
+            && self.in_flight().numbers().take_back(id, owner)
+        {
             return Ok(Element::new(self, id, owner));
         }
         Err(self.not_in_flight(id))
     }
 
     #[cold]
-    fn not_in_flight(&self, id: u32) -> Error {
+    pub(crate) fn not_in_flight(&self, id: u32) -> Error {
         let text = format!(
-            "queue '{}': element {id} is not in flight any more: it was pushed or released, or belongs to another queue",
+            "queue '{}': element {id} is not in flight: it was pushed or released, or belongs \
+             to another queue",
             self.name()
         );
         Error::new(ErrorKind::Invalid, text)

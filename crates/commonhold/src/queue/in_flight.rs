@@ -64,23 +64,10 @@ impl InFlight {
         fresh()
     }
 
-    /// The element was turned into a number.
+    /// The elements as numbers.
     #[inline]
-    pub(crate) fn give_away(&self, id: u32, owner: u32) {
-        if let Some(word) = self.words.get(id as usize) {
-            // Release: covers everything done with the element before; pairs with the acquire in
-            // `take_back`.
-            word.store(owner, Ordering::Release);
-        }
-    }
-
-    /// True, once, if the element was turned into a number.
-    #[inline]
-    pub(crate) fn take_back(&self, id: u32, owner: u32) -> bool {
-        let word = self.words.get(id as usize).filter(|_| owner != 0 && owner & DROPPED == 0);
-        word.is_some_and(|word| {
-            word.compare_exchange(owner, 0, Ordering::Acquire, Ordering::Relaxed).is_ok()
-        })
+    pub(crate) fn numbers(&self) -> Numbers<'_> {
+        Numbers(&self.words)
     }
 
     /// The elements were dropped and are still in flight.
@@ -119,6 +106,37 @@ impl InFlight {
     }
 }
 
+/// The elements in flight as numbers.
+#[derive(Clone, Copy)]
+pub(crate) struct Numbers<'a>(&'a [AtomicU32]);
+
+impl Numbers<'_> {
+    /// The element was turned into a number.
+    #[inline]
+    pub(crate) fn give_away(self, id: u32, owner: u32) {
+        if let Some(word) = self.0.get(id as usize) {
+            // Release: covers everything done with the element before; pairs with the acquire in
+            // `take_back`.
+            word.store(owner, Ordering::Release);
+        }
+    }
+
+    /// True, once, if the element was turned into a number.
+    #[inline]
+    pub(crate) fn take_back(self, id: u32, owner: u32) -> bool {
+        let word = self.0.get(id as usize).filter(|_| owner != 0 && owner & DROPPED == 0);
+        word.is_some_and(|word| {
+            word.compare_exchange(owner, 0, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        })
+    }
+
+    /// True if the element was turned into a number, for the owner, and not turned back.
+    pub(crate) fn is_away(self, id: u32, owner: u32) -> bool {
+        // Relaxed: for a message.
+        self.0.get(id as usize).is_some_and(|word| word.load(Ordering::Relaxed) == owner)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,14 +150,18 @@ mod tests {
     fn an_element_given_away_comes_back_once_and_to_its_owner() {
         let in_flight = in_flight();
         assert!(
-            !in_flight.take_back(2, 7) && !in_flight.take_back(2, 0) && !in_flight.take_back(9, 7)
+            !in_flight.numbers().take_back(2, 7)
+                && !in_flight.numbers().take_back(2, 0)
+                && !in_flight.numbers().take_back(9, 7)
         );
-        in_flight.give_away(2, 7);
+        in_flight.numbers().give_away(2, 7);
         assert!(
-            !in_flight.take_back(2, 8) && !in_flight.take_back(1, 7) && !in_flight.take_back(2, 0)
+            !in_flight.numbers().take_back(2, 8)
+                && !in_flight.numbers().take_back(1, 7)
+                && !in_flight.numbers().take_back(2, 0)
         );
-        assert!(in_flight.take_back(2, 7));
-        assert!(!in_flight.take_back(2, 7));
+        assert!(in_flight.numbers().take_back(2, 7));
+        assert!(!in_flight.numbers().take_back(2, 7));
     }
 
     #[test]
@@ -148,7 +170,9 @@ mod tests {
         assert!(!in_flight.has_dropped() && in_flight.take_dropped(7).is_empty());
         in_flight.note_dropped(&[3, 1], 7);
         assert!(in_flight.has_dropped());
-        assert!(!in_flight.take_back(3, 7) && !in_flight.take_back(3, 7 | DROPPED));
+        assert!(
+            !in_flight.numbers().take_back(3, 7) && !in_flight.numbers().take_back(3, 7 | DROPPED)
+        );
         assert_eq!(in_flight.take_dropped(7), [1, 3]);
         assert!(!in_flight.has_dropped() && in_flight.take_dropped(7).is_empty());
         // In a forked child.

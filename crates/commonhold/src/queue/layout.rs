@@ -110,7 +110,7 @@ pub(crate) struct Offsets {
     pub(crate) element_bytes: u32,
     pub(crate) queues: u32,
     pub(crate) orphans: u32,
-    stride: u64,
+    pub(crate) stride: u64,
     /// Ids in a ring, minus one: a power of two minus one.
     mask: u64,
     holders: u64,

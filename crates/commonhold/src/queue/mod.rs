@@ -6,7 +6,7 @@
 // | idea | file |
 // |---|---|
 // | the public handles | `handle` (the structure), `named` (one of its queues), `options` |
-// | elements in flight | `element`, `batch`; those without a Rust value: `in_flight` |
+// | elements in flight | `element`, `batch`; those without a Rust value: `in_flight`, `raw_batch` |
 // | where things are in memory | `layout` |
 // | moving elements (protocol 5) | `moves` |
 // | waiting by a file descriptor | `notifier` |
@@ -23,6 +23,7 @@ pub(crate) mod moves;
 pub(crate) mod named;
 pub(crate) mod notifier;
 pub(crate) mod options;
+pub(crate) mod raw_batch;
 pub(crate) mod recover;
 pub(crate) mod stat;
 

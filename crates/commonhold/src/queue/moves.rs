@@ -28,9 +28,9 @@ use crate::steps::step;
 use crate::sync::owner::Owner;
 use crate::sync::robust_lock::{self, Level};
 use crate::sync::space::Space;
-use crate::sync::unwind::Mend;
-use std::iter::once;
+use crate::sync::unwind::UnwindGuard;
 use std::mem::ManuallyDrop;
+use std::slice::from_ref;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// One named queue, and the block that contains it.
@@ -124,7 +124,7 @@ impl<'a> Ring<'a> {
             return None;
         }
         let place = self.layout.place_at(self.space, self.queue, start)?;
-        self.take(head.end, start + 1, once(place), writer.me(), out).then_some(1)
+        self.take(head.end, start + 1, [from_ref(place), &[]], writer.me(), out).then_some(1)
     }
 
     /// Pushes an element that the writer has in flight, if that does not require waiting, and wakes
@@ -148,11 +148,11 @@ impl<'a> Ring<'a> {
         }
         let event = self.layout.event(self.space, self.queue);
         let place = self.layout.place_at(self.space, self.queue, start)?;
-        let woken = Mend::new(|| event.wake_all());
+        let woken = UnwindGuard::new(|| event.wake_all());
         // Relaxed: the intent publishes it to a recoverer, the index to a puller.
         place.store(id, Ordering::Relaxed);
         step!("push.written");
-        self.put(tail.end, start.wrapping_add(1), once(holder), writer.me(), gone);
+        self.put(tail.end, start.wrapping_add(1), || release(holder), writer.me(), gone);
         drop(tail);
         woken.done();
         event.wake();
@@ -194,8 +194,8 @@ impl<'a> Ring<'a> {
             return Err(self.block.damaged("a named queue has more elements than exist"));
         }
         let end = start + count;
-        let [straight, wrapped] = self.layout.places_at(self.space, self.queue, start, count);
-        match self.take(head, end, straight.iter().chain(wrapped), writer.me(), out) {
+        let places = self.layout.places_at(self.space, self.queue, start, count);
+        match self.take(head, end, places, writer.me(), out) {
             true => Ok(count as usize),
             false => Err(self.block.damaged("a queue names an element that does not exist")),
         }
@@ -218,18 +218,20 @@ impl<'a> Ring<'a> {
     /// Takes the elements in these places, which are those before `end`, into flight for `me`.
     /// Under the head's lock. False if a place names no element; then nothing was taken.
     #[inline(always)]
-    fn take<'p>(
+    fn take(
         &self,
         head: &End,
         end: u64,
-        places: impl Iterator<Item = &'p AtomicU32>,
+        places: [&[AtomicU32]; 2],
         me: Owner,
         out: &mut impl PullTarget,
     ) -> bool {
         let holders = self.layout.holders(self.space);
-        // Read once, because a damaged hold may change. Relaxed: ordered by the tail's acquire.
-        let count = out.take(places.map(|place| place.load(Ordering::Relaxed)));
-        if out.last(count).iter().any(|id| *id as usize >= holders.len()) {
+        // Read once, because a damaged hold may change.
+        let count = out.take(places);
+        // Without a branch per element, so that the processor compares several at a time.
+        let elements = holders.len() as u32;
+        if !out.last(count).iter().fold(true, |all, id| all & (*id < elements)) {
             out.withdraw(count);
             return false;
         }
@@ -239,11 +241,13 @@ impl<'a> Ring<'a> {
         // follows.
         head.intent.store(end, Ordering::Release);
         step!("pull.armed");
-        for holder in ids.iter().filter_map(|id| holders.get(*id as usize)) {
-            // Release: after the intent.
-            holder.store(me.bits(), Ordering::Release);
+        each(ids, |id| {
+            if let Some(holder) = holders.get(*id as usize) {
+                // Release: after the intent.
+                holder.store(me.bits(), Ordering::Release);
+            }
             step!("pull.holding");
-        }
+        });
         step!("pull.held");
         let _ = ManuallyDrop::new(pull);
         // The commit point. Release: after the holders' words; a pusher into these places sees that
@@ -270,7 +274,7 @@ impl<'a> Ring<'a> {
         }
         let event = self.layout.event(self.space, self.queue);
         let tail = self.lock(writer, Side::Tail)?;
-        let woken = Mend::new(|| event.wake_all());
+        let woken = UnwindGuard::new(|| event.wake_all());
         let pushed = self.push_locked(writer, tail.end, ids, gone);
         drop(tail);
         woken.done();
@@ -295,22 +299,22 @@ impl<'a> Ring<'a> {
         }
         let me = writer.me().bits();
         let holders = self.layout.holders(self.space);
-        let in_flight = |id: &u32| {
-            holders.get(*id as usize).is_some_and(|holder| holder.load(Ordering::Relaxed) == me)
-        };
-        if !ids.iter().all(in_flight) {
-            return Err(self.block.damaged("an element is in flight in another process"));
-        }
         let [straight, wrapped] =
             self.layout.places_at(self.space, self.queue, start, ids.len() as u64);
         let (first, rest) = ids.split_at(straight.len().min(ids.len()));
-        // Relaxed: the intent publishes it to a recoverer, the index to a puller.
-        let write = |(place, id): (&AtomicU32, &u32)| place.store(*id, Ordering::Relaxed);
-        straight.iter().zip(first).for_each(write);
-        wrapped.iter().zip(rest).for_each(write);
+        // Relaxed: the intent publishes it to a recoverer, the index to a puller. Numbers
+        // that were stored before an error are in no queue.
+        let write = |place: &AtomicU32, id: &u32| {
+            place.store(*id, Ordering::Relaxed);
+            holders.get(*id as usize).is_some_and(|holder| holder.load(Ordering::Relaxed) == me)
+        };
+        if !all(straight, first, write) || !all(wrapped, rest, write) {
+            return Err(self.block.damaged("an element is in flight in another process"));
+        }
         step!("push.written");
-        let holders = ids.iter().filter_map(|id| holders.get(*id as usize));
-        self.put(tail, start.wrapping_add(ids.len() as u64), holders, writer.me(), gone);
+        let end = start.wrapping_add(ids.len() as u64);
+        let release_all = || each(ids, |id| holders.get(*id as usize).map(release).unwrap_or(()));
+        self.put(tail, end, release_all, writer.me(), gone);
         Ok(())
     }
 
@@ -328,28 +332,25 @@ impl<'a> Ring<'a> {
         room(head)
     }
 
-    /// Puts the elements with these holders' words, which are those before `end` in the ring, into
-    /// the queue. Under the tail's lock.
+    /// Puts the elements before `end` in the ring, whose holders' words `release_all` clears by
+    /// [`release`], into the queue. Under the tail's lock.
     #[inline(always)]
-    fn put<'h>(
+    fn put(
         &self,
         tail: &End,
         end: u64,
-        holders: impl Iterator<Item = &'h AtomicU32>,
+        release_all: impl FnOnce(),
         me: Owner,
         gone: impl FnOnce(),
     ) {
         // Release pairs with the acquire of a recoverer: the entries are visible.
         tail.intent.store(end, Ordering::Release);
         let moved = (0, me.bits());
-        let rolled_back =
-            Mend::new(|| recover::roll_back(self.space, self.layout, self.queue, tail, moved));
-        step!("push.armed");
-        holders.for_each(|holder| {
-            // Release: after the intent.
-            holder.store(0, Ordering::Release);
-            step!("push.releasing");
+        let rolled_back = UnwindGuard::new(|| {
+            recover::roll_back(self.space, self.layout, self.queue, tail, moved)
         });
+        step!("push.armed");
+        release_all();
         step!("push.released");
         // The commit point. Release pairs with the acquire of a puller: entries, holders' words and
         // payload are visible.
@@ -358,6 +359,33 @@ impl<'a> Ring<'a> {
         gone();
         step!("push.committed");
     }
+}
+
+/// Clears a holder's word: the element is in flight no more.
+#[inline(always)]
+fn release(holder: &AtomicU32) {
+    // Release: after the intent.
+    holder.store(0, Ordering::Release);
+    step!("push.releasing");
+}
+
+/// Elements that the loops below take at a time, which saves most of a loop's own instructions.
+const AT_ONCE: usize = 8;
+
+/// Calls `act` with each id.
+#[inline(always)]
+fn each(ids: &[u32], mut act: impl FnMut(&u32)) {
+    let (many, rest) = ids.as_chunks::<AT_ONCE>();
+    many.iter().for_each(|ids| ids.iter().for_each(&mut act));
+    rest.iter().for_each(act);
+}
+
+/// Calls `act` with each place and its id, up to the first that returns false; whether none does.
+#[inline(always)]
+fn all(places: &[AtomicU32], ids: &[u32], act: impl Fn(&AtomicU32, &u32) -> bool) -> bool {
+    let ((many, rest), (ids, others)) = (places.as_chunks::<AT_ONCE>(), ids.as_chunks::<AT_ONCE>());
+    many.iter().zip(ids).all(|(places, ids)| places.iter().zip(ids).all(|(at, id)| act(at, id)))
+        && rest.iter().zip(others).all(|(place, id)| act(place, id))
 }
 
 /// One end of a queue that is locked and listed. Dropping this releases the lock, then unlists it.
@@ -376,10 +404,17 @@ impl<W: Writer> Drop for Locked<'_, '_, W> {
     }
 }
 
+/// The id in a place.
+#[inline(always)]
+pub(crate) fn read(place: &AtomicU32) -> u32 {
+    // Relaxed: ordered by the acquire of the tail.
+    place.load(Ordering::Relaxed)
+}
+
 /// The destination of pulled elements.
 pub(crate) trait PullTarget {
-    /// Appends ids; returns their number.
-    fn take(&mut self, ids: impl Iterator<Item = u32>) -> usize;
+    /// Appends the ids in these places; returns their number.
+    fn take(&mut self, places: [&[AtomicU32]; 2]) -> usize;
     /// The last `count` ids.
     fn last(&self, count: usize) -> &[u32];
     /// Removes the last `count` ids: they are not pulled after all.
@@ -388,9 +423,13 @@ pub(crate) trait PullTarget {
 
 impl PullTarget for Vec<u32> {
     #[inline(always)]
-    fn take(&mut self, ids: impl Iterator<Item = u32>) -> usize {
+    fn take(&mut self, places: [&[AtomicU32]; 2]) -> usize {
         let before = self.len();
-        self.extend(ids);
+        for places in places {
+            let (many, rest) = places.as_chunks::<AT_ONCE>();
+            many.iter().for_each(|places| self.extend_from_slice(&places.each_ref().map(read)));
+            self.extend(rest.iter().map(read));
+        }
         self.len() - before
     }
     #[inline(always)]

@@ -5,10 +5,11 @@ use crate::memory::lane::LaneGuard;
 use crate::queue::batch::Batch;
 use crate::queue::element::Element;
 use crate::queue::handle::Queue;
-use crate::queue::moves::PullTarget;
+use crate::queue::moves::{self, PullTarget};
 use crate::sync::event::Look;
 use crate::sync::robust_lock::Peers;
 use std::fmt;
+use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
 /// One of the named queues of a [`Queue`], first in, first out. It is `Copy`, and any thread may
@@ -51,8 +52,8 @@ impl<'q> One<'q> {
 
 impl PullTarget for One<'_> {
     #[inline(always)]
-    fn take(&mut self, mut ids: impl Iterator<Item = u32>) -> usize {
-        self.id = ids.next();
+    fn take(&mut self, [straight, wrapped]: [&[AtomicU32]; 2]) -> usize {
+        self.id = straight.first().or(wrapped.first()).map(moves::read);
         self.id.iter().len()
     }
     #[inline(always)]
@@ -274,6 +275,18 @@ impl<'q> NamedQueue<'q> {
             }
             batch.leave(|ids, gone| self.queue.ring(self.number).push(lane, ids, gone))
         })
+    }
+
+    /// Pushes elements that `owner` has in flight. Calls `gone` when they no longer are.
+    pub(crate) fn push_ids(&self, ids: &[u32], owner: u32, gone: impl Fn()) -> Result<()> {
+        self.queue.operate(|lane| match lane.me().bits() == owner {
+            true => self.queue.ring(self.number).push(lane, ids, &gone),
+            false => Err(self.foreign()),
+        })
+    }
+
+    pub(crate) fn queue(&self) -> &'q Queue {
+        self.queue
     }
 
     /// Removes at most `max` elements from the front and returns them. All of them take one lock

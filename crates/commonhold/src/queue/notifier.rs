@@ -30,8 +30,8 @@ const JOIN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Wait until the descriptor is readable, [`clear`](Notifier::clear) it (or read 8 bytes from it),
 /// and pull until the queue is empty. It signals again for every later push, and may signal even if
 /// other processes have pulled everything. A thread of this process serves the notifier until it is
-/// dropped; dropping waits for the thread for 2 seconds at most. In a forked child the notifier
-/// never signals: create a new one there.
+/// dropped; dropping waits for the thread for 2 seconds at most. In a forked child the descriptor
+/// shows the signals of its parent: create a new notifier there.
 ///
 /// After an error the thread pauses and tries again ([`error`](Notifier::error)). When the hold is
 /// closed or the queue is dropped, the notifier signals for the last time.
@@ -72,9 +72,12 @@ impl Notifier {
         Ok(Notifier { queue: queue.clone(), number, shared, thread, mark })
     }
 
-    /// Clears the signal. Call this before pulling.
+    /// Clears the signal. Call this before pulling. No effect in a forked child, because the signal
+    /// belongs to its parent.
     pub fn clear(&self) {
-        self.shared.fd.clear();
+        if !self.mark.inherited() {
+            self.shared.fd.clear();
+        }
     }
 
     /// The error of the thread's last check of the queue, if it failed. `Closed` and `NotFound`

@@ -50,7 +50,7 @@ pub struct Holder {
 pub struct QueueStat {
     /// Its name.
     pub name: String,
-    /// The number of elements in all.
+    /// The total number of elements.
     pub elements: u32,
     /// The length of each element in bytes.
     pub element_bytes: u32,

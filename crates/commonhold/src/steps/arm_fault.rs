@@ -104,13 +104,18 @@ pub fn shorten(name: &'static str, len: usize) -> usize {
     }
 }
 
-fn due(name: &'static str) -> Option<i32> {
+/// As [`read_environment`](super::read_environment), for faults.
+pub fn read_faults_of_environment() {
     FROM_ENVIRONMENT.call_once(|| {
         if let Ok(spec) = std::env::var("COMMONHOLD_FAULT") {
             // From any table: this crate does not know the tables of the crates above it.
             put(spec.split(',').filter_map(|spec| parse(spec, |_, _| true)).collect());
         }
     });
+}
+
+fn due(name: &'static str) -> Option<i32> {
+    read_faults_of_environment();
     if let Some(observer) = OBSERVER.get() {
         observer(name);
     }

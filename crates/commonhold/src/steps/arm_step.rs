@@ -70,8 +70,9 @@ fn put(armed: Option<Armed>, count: u64) {
     LEFT.store(count, Ordering::SeqCst);
 }
 
-/// Passes a step. `step!` calls this.
-pub fn pass(name: &'static str) {
+/// Reads the step that the environment arms, at the first call. A process with threads calls this
+/// before it forks: a child would never see the end of a reading that another thread has begun.
+pub fn read_environment() {
     FROM_ENVIRONMENT.call_once(|| {
         if let Some((armed, count)) =
             std::env::var("COMMONHOLD_STEP").ok().and_then(|spec| parse(&spec))
@@ -79,6 +80,11 @@ pub fn pass(name: &'static str) {
             put(Some(armed), count);
         }
     });
+}
+
+/// Passes a step. `step!` calls this.
+pub fn pass(name: &'static str) {
+    read_environment();
     if let Some(observer) = OBSERVER.get() {
         observer(name);
     }

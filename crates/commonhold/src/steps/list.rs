@@ -18,6 +18,13 @@ pub const ALL: &[&str] = &[
     "write.unlocked",
     "retire.state-written",
     "retire.cleared",
+    // The short way: all of it, then in maps with a stream and in caches.
+    "short.locked",
+    "short.framed",
+    "short.marked",
+    // Changing a value in place.
+    "replace.counted",
+    "replace.committed",
     // Fixed-length pairs.
     "inline.locked",
     "cell.written",
@@ -33,10 +40,15 @@ pub const ALL: &[&str] = &[
     "stream.unlocked",
     "stream.claimed-memory",
     "stream.frozen",
+    "stream.renumbered",
+    "stream.ended",
     "stream.linked",
     "stream.begun",
     // Reading a record.
     "read.found",
+    "read.located",
+    "read.gone",
+    "read.opened",
     "read.copied",
     "read.piece",
     // Splits and the directory.
@@ -157,10 +169,10 @@ pub const ALL: &[&str] = &[
     "log.made-room",
     "log.returned",
     "log.refused",
-    "log.handed-back",
+    "log.ring-released",
     "collect.claimed",
     "collect.emptied",
-    "collect.taken-back",
+    "collect.truncated",
     "collect.placing",
     "collect.placed",
     "collect.written",
@@ -186,7 +198,7 @@ pub const ALL: &[&str] = &[
     // Channels.
     "channel.producer-claimed",
     "channel.takeover-woken",
-    "channel.walked",
+    "channel.end-found",
     "channel.mark-written",
     "channel.marked",
     "channel.limited",

@@ -75,9 +75,11 @@ mod signal;
 mod table;
 
 #[cfg(feature = "steps")]
-pub use arm_fault::{arm_fault, arm_fault_of, observe_faults, shorten, strike};
+pub use arm_fault::{
+    arm_fault, arm_fault_of, observe_faults, read_faults_of_environment, shorten, strike,
+};
 #[cfg(feature = "steps")]
-pub use arm_step::{arm, observe, pass};
+pub use arm_step::{arm, observe, pass, read_environment};
 #[cfg(feature = "steps")]
 pub use list::ALL;
 #[cfg(feature = "steps")]

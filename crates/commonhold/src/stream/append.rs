@@ -6,13 +6,15 @@ use crate::steps::{fault, step};
 use crate::stream::frame::{self, ChangeKind, HEADER};
 use crate::stream::words::{self, Stream};
 use crate::sync::robust_lock::{self, Level};
-use crate::sync::unwind::Mend;
+use crate::sync::unwind::UnwindGuard;
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// A frame takes at most one part in this number of the ring.
-const LARGEST_PART: u64 = 4;
+pub(crate) const LARGEST_PART: u64 = 4;
+/// Frames of at most this many bytes are encoded without allocated memory.
+const SHORT: usize = 128;
 /// The most memory for encoding frames that a thread keeps.
 const KEPT: usize = 1 << 20;
 
@@ -54,9 +56,12 @@ pub(crate) fn begin<'a>(
     let fits = fits(HEADER as u64 + len, stream.link.ring_bytes.load(Ordering::Relaxed));
     // A frame is rounded up to 8 bytes.
     reserve(&mut frame, HEADER + if fits { len as usize + 8 } else { 0 })?;
-    match fits {
-        true => frame::encode(&mut frame, kind, expires_ms, parts),
-        false => frame::encode(&mut frame, ChangeKind::Gap, 0, |_| 0),
+    if fits {
+        frame::encode(&mut frame, kind, expires_ms, parts);
+    } else {
+        // Relaxed: only a hint for whoever makes the ring larger.
+        stream.head.left_out.fetch_max(HEADER as u64 + len, Ordering::Relaxed);
+        frame::encode(&mut frame, ChangeKind::Gap, 0, |_| 0);
     }
     let stream_lock = write(writer, stream, position, &mut frame);
     frame.clear();
@@ -84,6 +89,39 @@ fn no_memory(bytes: usize) -> Error {
     Error::new(ErrorKind::Io, text)
 }
 
+/// As [`begin`], without waiting and without an error, for a map that has a stream. `None` if
+/// somebody else holds the stream's lock, or if anything unusual is in the way; then nothing is
+/// changed.
+pub(crate) fn try_begin<'a>(
+    writer: &impl Writer,
+    stream: Stream<'a>,
+    position: &AtomicU64,
+    (kind, expires_ms): (ChangeKind, u64),
+    key: &[u8],
+    value: &[u8],
+) -> Option<StreamLock<'a>> {
+    let len = (HEADER + key.len() + value.len()).next_multiple_of(8);
+    if !fits(len as u64, stream.link.ring_bytes.load(Ordering::Relaxed)) {
+        return None;
+    }
+    let mut short = [0; SHORT];
+    let mut long = Vec::new();
+    fault!("stream.frame").ok()?;
+    let frame = match short.get_mut(..len) {
+        Some(frame) => frame,
+        None => {
+            long.try_reserve_exact(len).ok()?;
+            long.resize(len, 0);
+            &mut long[..]
+        }
+    };
+    frame::fill(frame, kind, expires_ms, key, value);
+    if !robust_lock::try_lock(&stream.head.lock, writer.me()) {
+        return None;
+    }
+    write_locked(stream, position, frame).ok()
+}
+
 fn fits(len: u64, ring_bytes: u64) -> bool {
     len.next_multiple_of(8) <= ring_bytes / LARGEST_PART
 }
@@ -92,10 +130,20 @@ fn write<'a>(
     writer: &impl Writer,
     stream: Stream<'a>,
     position: &AtomicU64,
-    frame: &mut Vec<u8>,
+    frame: &mut [u8],
 ) -> Result<Option<StreamLock<'a>>> {
+    robust_lock::lock(&stream.head.lock, writer, Level::Streams)?;
+    write_locked(stream, position, frame).map(Some)
+}
+
+/// Writes the frame, under the stream's lock, which is released if there is an error.
+#[inline(always)]
+fn write_locked<'a>(
+    stream: Stream<'a>,
+    position: &AtomicU64,
+    frame: &mut [u8],
+) -> Result<StreamLock<'a>> {
     let head = stream.head;
-    robust_lock::lock(&head.lock, writer, Level::Streams)?;
     let mut stream_lock = StreamLock { stream, end: 0 };
     step!("stream.locked");
     let ring = match stream.ring().and_then(|ring| stream.ensure_sound().map(|()| ring)) {
@@ -111,10 +159,11 @@ fn write<'a>(
             ));
         }
     };
-    if frame.len() as u64 > ring.size() {
+    let frame = match frame.len() as u64 > ring.size() {
         // Only in a damaged hold, whose ring has been replaced by another.
-        frame::encode(frame, ChangeKind::Gap, 0, |_| 0);
-    }
+        true => frame::gap(frame),
+        false => frame,
+    };
     // Relaxed: nobody else changes these under the lock.
     let tail = head.tail.load(Ordering::Relaxed);
     let end = tail + frame.len() as u64;
@@ -131,7 +180,7 @@ fn write<'a>(
     position.store(end, Ordering::Relaxed);
     step!("stream.positioned");
     stream_lock.end = end;
-    Ok(Some(stream_lock))
+    Ok(stream_lock)
 }
 
 impl Drop for StreamLock<'_> {
@@ -162,7 +211,7 @@ impl StreamLock<'_> {
     #[inline]
     pub(crate) fn finish(self) {
         let Stream { head, link, .. } = self.stream;
-        let woken = Mend::new(|| link.event.wake_all());
+        let woken = UnwindGuard::new(|| link.event.wake_all());
         // Release: a reader that sees the tail sees the frame.
         head.tail.store(self.end, Ordering::Release);
         step!("stream.announced");

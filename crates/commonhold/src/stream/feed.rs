@@ -14,12 +14,25 @@ use crate::error::Result;
 use crate::memory::arena::Arena;
 use crate::memory::copy;
 use crate::stream::follow::Follower;
+use crate::stream::frame::{self, HEADER, RawFrame};
 use crate::stream::position::StreamPosition;
+use crate::stream::proof::Proof;
 use std::sync::Arc;
 
 /// Sends a stream on, byte by byte: its frames unchanged, from the position of a [`Follower`] on.
 #[derive(Debug)]
 pub struct Feed(Follower);
+
+/// The head of a frame: enough to decide whether to send it, and to pass over it otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameHead<'a> {
+    /// Its bytes and its checksum.
+    pub proof: Proof,
+    /// It reports a change that was too large for the stream, of an unknown key.
+    pub is_gap: bool,
+    /// The first bytes of its key.
+    pub key: &'a [u8],
+}
 
 /// Bytes in the memory of a stream, as two pieces, the second of which may be empty. They stay
 /// readable as long as this value lives, and may change at any time.
@@ -105,6 +118,37 @@ impl Feed {
         let part = |from, len| (ring.at(from, len).cast_const(), len as usize);
         let parts = [part(from, first), part(from + first, len - first)];
         Ok(Some(RingBytes { parts, _arena: Arc::clone(self.0.arena()) }))
+    }
+
+    /// The head of the frame that begins at the offset `at`, which is neither before the position
+    /// nor at `to` or behind it, with at most `most` bytes of its key. Copies nothing else of the
+    /// frame, so its checksum is not checked.
+    ///
+    /// # Errors
+    /// `Damaged` if no frame begins there, or if it does not end by `to`; as for
+    /// [`pending`](Self::pending).
+    pub fn head<'b>(
+        &self,
+        (at, to): (u64, u64),
+        most: usize,
+        buffer: &'b mut Vec<u8>,
+    ) -> Result<FrameHead<'b>> {
+        buffer.clear();
+        let bytes = (HEADER + most) as u64;
+        self.0.ring().append_around(at, bytes.min(self.0.ring().size()), buffer);
+        // The bytes at the position are there, and so are those behind it.
+        self.0.ensure_readable()?;
+        let len = frame::length(buffer, at).filter(|len| *len <= to.saturating_sub(at));
+        let (key, is_gap) = frame::key_and_gap(buffer);
+        let sum = RawFrame::stated_sum(buffer);
+        let (Some(len), Some(sum)) =
+            (len.filter(|len| *len >= HEADER as u64 + u64::from(key)), sum)
+        else {
+            return Err(self.0.damaged());
+        };
+        let bytes = u32::try_from(len).map_err(|_| self.0.damaged())?;
+        let key = buffer.get(HEADER..HEADER + most.min(key as usize)).unwrap_or_default();
+        Ok(FrameHead { proof: Proof { bytes, sum }, is_gap, key })
     }
 
     /// Moves the position past `bytes` that were sent of the [`pending`](Self::pending) ones.

@@ -28,11 +28,11 @@ pub(crate) struct Followed {
 /// Follows the changes of a map: each one after a position, in the order in which they happened to
 /// each key.
 ///
-/// Receiving does not disturb anybody: no writer waits for a follower, and a follower that is
-/// stopped or killed delays nobody. (Only [`end`](Follower::end) takes the stream's lock for a
-/// moment, as a writer does.) A follower that falls behind by more than the stream keeps gets an
-/// error ([`ErrorKind::Lapped`]). The stream contains every change that a killed writer committed,
-/// and none that it did not commit.
+/// Receiving does not disturb other processes: no writer waits for a follower, and a follower that
+/// is stopped or killed delays no other process. (Only [`end`](Follower::end) takes the stream's
+/// lock for a moment, as a writer does.) A follower that falls behind by more than the stream keeps
+/// gets an error ([`ErrorKind::Lapped`]). The stream contains every change that a killed writer
+/// committed, and none that it did not commit.
 ///
 /// To copy the whole map and stay up to date: create the follower, read the map
 /// ([`Map::iter`](crate::map::Map::iter)), then apply the follower's changes from its beginning.
@@ -87,8 +87,10 @@ impl Follower {
     pub(crate) fn new(arena: Arc<Arena>, map: Followed) -> Result<Follower> {
         arena.ensure_open()?;
         let stream = Stream::of(&arena.space, map.root, map.incarnation);
+        // The number first: if the stream begins again meanwhile, the follower notices that it has
+        // another one. Acquire: the ring is not an earlier one.
+        let number = stream.link.number.load(Ordering::Acquire);
         let ring = stream.ring()?.ok_or_else(|| no_stream(&map))?;
-        let number = stream.link.number.load(Ordering::Relaxed);
         // Acquire: the frames below are visible. A change that is committed and not yet announced
         // will come.
         let offset = stream.head.tail.load(Ordering::Acquire);
@@ -131,13 +133,15 @@ impl Follower {
     /// it. Waits for a change in progress, as a writer would.
     ///
     /// # Errors
-    /// Those of a writing operation; `NotFound` if the map was dropped.
+    /// Those of a writing operation; `NotFound` if the map was dropped; `Lapped` if the stream has
+    /// begun again with another size.
     pub fn end(&self) -> Result<StreamPosition> {
         self.ensure_current()?;
         let head = self.words().head;
         let offset = self.arena.operate(|lane| {
             let _lock = robust_lock::hold(&head.lock, lane, Level::Whole)?;
-            Ok(head.tail.load(Ordering::Relaxed))
+            // Acquire: before the stream's number. Pairs with the release in `own::begin`.
+            Ok(head.tail.load(Ordering::Acquire))
         })?;
         self.ensure_current()?;
         Ok(StreamPosition { offset, ..self.position() })
@@ -156,7 +160,8 @@ impl Follower {
     /// The next change, if there is one. Never waits.
     ///
     /// # Errors
-    /// `Lapped`: the next change was overwritten; read the map and follow it again. `NotFound` if
+    /// `Lapped`: the next change was overwritten, or the stream has begun again with another size;
+    /// read the map and follow it again. `NotFound` if
     /// the map was dropped; `Closed`; `Damaged`.
     pub fn try_recv(&mut self) -> Result<Option<StreamFrame<'_>>> {
         Ok(if self.fetch()? { StreamFrame::decode(&self.frame) } else { None })
@@ -219,7 +224,8 @@ impl Follower {
         let lane = self.arena.enter()?;
         let head = self.words().head;
         let Some(lock) = robust_lock::try_hold(&head.lock, lane.me()) else { return Ok(None) };
-        let offset = head.tail.load(Ordering::Relaxed);
+        // Acquire: as in `end`.
+        let offset = head.tail.load(Ordering::Acquire);
         drop(lock);
         drop(lane);
         self.ensure_current()?;
@@ -315,7 +321,25 @@ impl Follower {
     }
 
     fn ensure_current(&self) -> Result<()> {
-        if self.words().is_current() { Ok(()) } else { Err(self.dropped()) }
+        let words = self.words();
+        if !words.is_current() {
+            return Err(self.dropped());
+        }
+        // Relaxed: those who have read bytes have fenced.
+        match words.link.number.load(Ordering::Relaxed) == self.stream {
+            true => Ok(()),
+            false => Err(self.begun_again()),
+        }
+    }
+
+    #[cold]
+    fn begun_again(&self) -> Error {
+        let text = format!(
+            "map '{}': its stream has another size now and begins again; read the map and follow \
+             it again",
+            self.map.name
+        );
+        Error::new(ErrorKind::Lapped, text)
     }
 
     #[cold]
@@ -337,7 +361,7 @@ impl Follower {
     }
 
     #[cold]
-    fn damaged(&self) -> Error {
+    pub(crate) fn damaged(&self) -> Error {
         let text = format!(
             "map '{}': its stream is damaged at {}; read the map and follow it again, or drop it",
             self.map.name, self.offset

@@ -89,6 +89,28 @@ pub(crate) fn encode(
     put(frame, 32, kind as u32);
 }
 
+/// The same in memory that consists of zeros and has the length of the frame.
+#[inline(always)]
+pub(crate) fn fill(frame: &mut [u8], kind: ChangeKind, expires_ms: u64, key: &[u8], value: &[u8]) {
+    put(frame, 0, frame.len() as u32);
+    frame[16..24].copy_from_slice(&expires_ms.to_le_bytes());
+    put(frame, 24, key.len() as u32);
+    put(frame, 28, value.len() as u32);
+    put(frame, 32, kind as u32);
+    let (to_key, rest) = frame[HEADER..].split_at_mut(key.len());
+    to_key.copy_from_slice(key);
+    rest[..value.len()].copy_from_slice(value);
+}
+
+/// Turns a frame into one that reports a gap, which is shorter.
+#[cold]
+pub(crate) fn gap(frame: &mut [u8]) -> &mut [u8] {
+    let frame = &mut frame[..HEADER];
+    frame.fill(0);
+    fill(frame, ChangeKind::Gap, 0, &[], &[]);
+    frame
+}
+
 /// Completes a frame that will begin at `offset`.
 pub(crate) fn seal(frame: &mut [u8], offset: u64) {
     frame[8..16].copy_from_slice(&offset.to_le_bytes());
@@ -98,6 +120,11 @@ pub(crate) fn seal(frame: &mut [u8], offset: u64) {
 
 fn put(frame: &mut [u8], at: usize, value: u32) {
     frame[at..at + 4].copy_from_slice(&value.to_le_bytes());
+}
+
+/// The bytes of the key, and whether the frame reports a gap, of a whole header.
+pub(crate) fn key_and_gap(header: &[u8]) -> (u32, bool) {
+    (get(header, 24), get(header, 32) == ChangeKind::Gap as u32)
 }
 
 fn get(frame: &[u8], at: usize) -> u32 {
@@ -142,6 +169,19 @@ impl RawFrame<'_> {
         (len >= HEADER as u32 && len.is_multiple_of(8)).then_some(len as usize)
     }
 
+    /// The same if all lengths in a whole header agree.
+    pub fn plausible_length(header: &[u8]) -> Option<usize> {
+        let len = RawFrame::stated_length(header).filter(|_| header.len() >= HEADER)?;
+        let contents = u64::from(get(header, 24)) + u64::from(get(header, 28));
+        let agree = (HEADER as u64 + contents).next_multiple_of(8) == len as u64;
+        (agree && get(header, 36) == 0).then_some(len)
+    }
+
+    /// The frame's checksum, as its header states it.
+    pub fn stated_sum(header: &[u8]) -> Option<u32> {
+        Some(u32::from_le_bytes(header.get(4..8)?.try_into().ok()?))
+    }
+
     /// Whether a frame contains a change; its header suffices.
     pub fn tells_change(header: &[u8]) -> bool {
         header.len() >= HEADER && ChangeKind::from_code(get(header, 32)).is_some()
@@ -172,6 +212,12 @@ impl RawFrame<'_> {
         Ok(())
     }
 
+    /// The bytes of the whole frame.
+    #[allow(clippy::len_without_is_empty)] // None is empty.
+    pub fn len(&self) -> usize {
+        (HEADER + self.key.len() + self.value.len()).next_multiple_of(8)
+    }
+
     /// The frame in these bytes, which it must fill. `None` unless it is whole and valid.
     pub fn decode(bytes: &[u8]) -> Option<RawFrame<'_>> {
         if bytes.len() < HEADER {
@@ -199,7 +245,7 @@ impl RawFrame<'_> {
 impl<'a> RawFrame<'a> {
     /// The change in this frame, if it contains one.
     pub fn change(&self) -> Option<StreamFrame<'a>> {
-        let len = (HEADER + self.key.len() + self.value.len()).next_multiple_of(8);
+        let len = self.len();
         Some(StreamFrame {
             kind: ChangeKind::from_code(self.code)?,
             key: self.key,

@@ -15,6 +15,7 @@
 // | a position in a stream | `position` |
 // | the stream's words in the map's root, and their recovery | `words` |
 // | writing | `append` |
+// | which change ends at a position | `proof` |
 // | reading | `follow`; sending the stream on unchanged: `feed` |
 // | its memory | `own` |
 
@@ -24,6 +25,7 @@ pub(crate) mod follow;
 pub(crate) mod frame;
 pub(crate) mod own;
 pub(crate) mod position;
+pub(crate) mod proof;
 pub(crate) mod words;
 
 pub use follow::Follower;

@@ -4,8 +4,9 @@ use crate::error::{Error, ErrorKind, Result};
 use std::fmt;
 use std::str::FromStr;
 
-/// A position in the stream of a map. It can be stored and used later, also by another process, as
-/// long as the stream still holds it. As text: `STREAM.OFFSET`, the first in 16 hexadecimal digits.
+/// A position in the stream of a map. It can be stored and used later, even by another process, as
+/// long as the stream still contains it. As text: `STREAM.OFFSET`, the first in 16 hexadecimal
+/// digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(into = "String"))]
 pub struct StreamPosition {

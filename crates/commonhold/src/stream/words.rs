@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 pub(crate) const RING: u8 = 1;
 
 /// No stream becomes this long in a lifetime.
-const FARTHEST: u64 = 1 << 62;
+pub(crate) const FARTHEST: u64 = 1 << 62;
 
 /// The words that hardly ever change, 32 bytes.
 #[repr(C)]
@@ -51,7 +51,8 @@ pub(crate) struct Head {
     pub(crate) old: AtomicU64,
     /// The tail after the change.
     pub(crate) end: AtomicU64,
-    spare2: AtomicU64,
+    /// Bytes of the largest frame that did not fit into the ring, since the stream began.
+    pub(crate) left_out: AtomicU64,
 }
 
 /// Their position in the root, and that of the map's incarnation.
@@ -101,11 +102,29 @@ impl<'a> Stream<'a> {
     /// # Errors
     /// `Damaged` if the root's fields cannot be those of a ring.
     pub(crate) fn ring(&self) -> Result<Option<Ring>> {
-        // Acquire: the ring is complete when the root names it.
-        let offset = self.link.ring.load(Ordering::Acquire);
-        if offset == 0 {
-            return Ok(None);
+        loop {
+            // Acquire: the ring is complete when the root names it.
+            let offset = self.link.ring.load(Ordering::Acquire);
+            if offset == 0 {
+                return Ok(None);
+            }
+            if let Some(ring) = self.ring_at(offset) {
+                return Ok(Some(ring));
+            }
+            // The map may have been dropped meanwhile. Acquire, as above.
+            if !self.is_current() {
+                return Ok(None);
+            }
+            // Or the stream has got another ring, and the memory of this one was freed.
+            if self.link.ring.load(Ordering::Acquire) == offset {
+                let text = "a map's root names no ring for its stream; drop the map";
+                return Err(Error::new(ErrorKind::Damaged, text));
+            }
         }
+    }
+
+    /// The ring at an offset that the root has named.
+    fn ring_at(&self, offset: u64) -> Option<Ring> {
         let bytes = self.link.ring_bytes.load(Ordering::Relaxed);
         let extent = offset / EXTENT;
         let there = offset.is_multiple_of(EXTENT)
@@ -113,15 +132,7 @@ impl<'a> Stream<'a> {
             && header(self.space, extent).state().is(Kind::Block)
             && header(self.space, extent).state().class() == RING
             && bytes <= runs::length(self.space, extent) * EXTENT;
-        match Ring::new(self.space, offset, bytes).filter(|_| there) {
-            Some(ring) => Ok(Some(ring)),
-            // The map may have been dropped meanwhile.
-            None if !self.is_current() => Ok(None),
-            None => Err(Error::new(
-                ErrorKind::Damaged,
-                "a map's root names no ring for its stream; drop the map",
-            )),
-        }
+        Ring::new(self.space, offset, bytes).filter(|_| there)
     }
 }
 

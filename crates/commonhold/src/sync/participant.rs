@@ -20,7 +20,7 @@ use crate::sync::owner::Owner;
 use crate::sync::patience::Patience;
 use crate::sync::recovery::{self, RecoveryWord};
 use crate::sync::space::{COMMITTED, Shared, Space};
-use crate::sync::unwind::Mend;
+use crate::sync::unwind::UnwindGuard;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -53,7 +53,7 @@ pub(crate) struct LaneList {
     pub(crate) segment: AtomicU64,
     pub(crate) child: AtomicU64,
     /// The amounts that the change in progress adds to the totals of a cache map: bytes, then pairs
-    /// (`map::charge`).
+    /// (`map::engine::charge`).
     pub(crate) charges: [Charge; 2],
     spare: [AtomicU64; 2],
 }
@@ -231,7 +231,7 @@ impl Registration {
         if let Some(slot) = slot(space, self.owner.slot()) {
             slot.release();
         }
-        let left = Mend::new(|| self.release_byte());
+        let left = UnwindGuard::new(|| self.release_byte());
         step!("slot.released");
         left.done();
     }
@@ -272,7 +272,9 @@ pub(crate) fn claim(
             },
         }
     }
-    let text = format!("{path}: another process uses it exclusively (salvage?); try again later");
+    let text = format!(
+        "{path}: another process uses it exclusively (perhaps to salvage it); try again later"
+    );
     Err(Error::new(ErrorKind::Busy, text))
 }
 

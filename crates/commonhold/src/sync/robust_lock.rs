@@ -14,7 +14,7 @@ use crate::os::futex;
 use crate::steps::fault;
 use crate::sync::owner::Owner;
 use crate::sync::patience::Patience;
-use crate::sync::unwind::Mend;
+use crate::sync::unwind::UnwindGuard;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -219,7 +219,7 @@ fn lock_slowly(word: &AtomicU32, peers: &impl Peers, level: Level) -> Result<()>
         // This holds while asking and sleeping, but not while taking. Two threads that wait for a
         // lock which names their own process must not take each other for its holder.
         peers.waits_for(Some(word));
-        let waits = Mend::new(|| peers.waits_for(None));
+        let waits = UnwindGuard::new(|| peers.waits_for(None));
         let slept = wait.turn(seen, owner);
         drop(waits);
         slept?;

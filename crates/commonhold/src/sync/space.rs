@@ -7,7 +7,8 @@
 //!
 //! The length of the existing part is cached privately, so the check costs as much as one against a
 //! constant. It is looked up again (the committed length, and the file's) only when a caller asks
-//! for something beyond it.
+//! for something beyond it. It also becomes shorter when memory of the hold had to be covered by
+//! zeros for a reader (`os::page_guard`): the next access then puts the file back.
 //!
 //! # Safety
 //! The mapping lives as long as the `Space`. Every type handed out is valid for any bytes and is
@@ -17,9 +18,12 @@
 
 use crate::os::file::HoldFile;
 use crate::os::mapping::Mapping;
+use crate::os::page_guard::{Guarded, IsInUse, PageGuard};
 use crate::sync::hold_clock::OwnOffset;
+use std::io;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Offset of a word of the superblock page that nobody ever writes.
@@ -43,36 +47,41 @@ unsafe impl Shared for AtomicU32 {}
 /// The place of a struct whose bytes were seen to exist in a space. The file never becomes shorter,
 /// so the struct is accessed without a check. A value of this type is only used with the space that
 /// it was made for.
-#[derive(Clone, Copy)]
-pub(crate) struct Checked<T> {
-    offset: u64,
-    of: PhantomData<fn() -> T>,
-}
+pub(crate) struct Checked<T>(NonNull<T>);
+
+// SAFETY: it points to a struct of atomics, and is only used together with its space.
+unsafe impl<T: Shared> Send for Checked<T> {}
+// SAFETY: as above.
+unsafe impl<T: Shared> Sync for Checked<T> {}
 
 impl<T: Shared> Checked<T> {
     /// At the beginning of the file, which every hold has: in place of what does not exist.
-    pub(crate) const FIRST: Checked<T> = {
-        assert!(size_of::<T>() as u64 <= LEAST);
-        Checked { offset: 0, of: PhantomData }
-    };
+    pub(crate) fn first(space: &Space) -> Checked<T> {
+        const { assert!(align_of::<T>() <= 8 && size_of::<T>() as u64 <= LEAST) };
+        Checked(space.base.cast())
+    }
 
     /// The struct at `offset`, rounded down to a multiple of 8; `None` if it does not exist as a
     /// whole.
     pub(crate) fn new(space: &Space, offset: u64) -> Option<Checked<T>> {
         const { assert!(align_of::<T>() <= 8) };
         let offset = offset & !7;
-        space.covers(offset, size_of::<T>() as u64).then_some(Checked { offset, of: PhantomData })
+        let there = space.covers(offset, size_of::<T>() as u64);
+        // SAFETY: the offset is inside the mapping.
+        there.then(|| Checked(unsafe { space.base.add(offset as usize) }.cast()))
     }
 
-    pub(crate) fn offset(&self) -> u64 {
-        self.offset
+    /// Its offset in the space that it was made for.
+    pub(crate) fn offset(&self, space: &Space) -> u64 {
+        self.0.addr().get().wrapping_sub(space.base.addr().get()) as u64
     }
 
     #[inline(always)]
     pub(crate) fn of<'a>(&self, space: &'a Space) -> &'a T {
-        debug_assert!(space.covers(self.offset, size_of::<T>() as u64));
-        // SAFETY: in bounds and aligned, by `new`; `T` is valid for any bytes.
-        unsafe { space.base.add(self.offset as usize).cast().as_ref() }
+        debug_assert!(space.covers(self.offset(space), size_of::<T>() as u64));
+        // SAFETY: in bounds and aligned, by `new`; the mapping lives as long as the space, and the
+        // file never becomes shorter; `T` is valid for any bytes.
+        unsafe { self.0.as_ref() }
     }
 }
 
@@ -107,9 +116,13 @@ impl<T: Shared> CheckedSlice<T> {
 /// The mapped file of one handle.
 pub(crate) struct Space {
     base: NonNull<u8>,
-    /// Bytes known to exist, at most the reservation; only grows.
+    /// Bytes known to exist, at most the reservation. It grows; the guard lowers it.
     exists: AtomicU64,
+    /// The most that it ever was.
+    most: AtomicU64,
     reserved: u64,
+    /// Before the mapping and the file that it refers to, so that it is dropped first.
+    guard: OnceLock<PageGuard>,
     mapping: Mapping,
     file: HoldFile,
     in_memory: bool,
@@ -125,9 +138,42 @@ unsafe impl Sync for Space {}
 impl Space {
     pub(crate) fn new(file: HoldFile, mapping: Mapping, in_memory: bool) -> Space {
         let (base, reserved) = (mapping.base(), mapping.reserved());
-        let (exists, checksums) = (AtomicU64::new(LEAST), !in_memory);
-        let own_offset = OwnOffset::UNUSED;
-        Space { base, exists, reserved, mapping, file, in_memory, checksums, own_offset }
+        let (exists, most) = (AtomicU64::new(LEAST), AtomicU64::new(LEAST));
+        let checksums = !in_memory;
+        let (guard, own_offset) = (OnceLock::new(), OwnOffset::UNUSED);
+        Space {
+            base,
+            exists,
+            most,
+            reserved,
+            guard,
+            mapping,
+            file,
+            in_memory,
+            checksums,
+            own_offset,
+        }
+    }
+
+    /// Lets reads of memory that has gone find zeros, on a hold in memory that is full, unless the
+    /// extent is in use.
+    ///
+    /// # Safety
+    /// The space does not move any more.
+    pub(crate) unsafe fn guard_pages(&self, is_in_use: IsInUse) {
+        if self.in_memory {
+            let guarded = Guarded {
+                base: self.base.as_ptr(),
+                bytes: self.reserved,
+                piece: EXTENT,
+                exists: &self.exists,
+                least: LEAST,
+                is_in_use,
+                path: self.file.c_path(),
+            };
+            // SAFETY: the caller's contract; the guard is dropped before mapping and file.
+            self.guard.get_or_init(|| unsafe { PageGuard::new(&guarded) });
+        }
     }
 
     /// Sets the layout of records to the one that the file was created with, possibly elsewhere.
@@ -172,7 +218,7 @@ impl Space {
     /// True if the `len` bytes at `offset` exist and this handle can see them.
     #[inline]
     pub(crate) fn covers(&self, offset: u64, len: u64) -> bool {
-        // Relaxed: once true it stays true.
+        // Relaxed: it is lowered only for what was freed before the caller acquired the offset.
         let exists = self.exists.load(Ordering::Relaxed);
         offset.checked_add(len).is_some_and(|end| end <= exists || self.has_grown_to(end))
     }
@@ -181,7 +227,7 @@ impl Space {
     #[inline]
     pub(crate) fn covers_extent_of(&self, offset: u64) -> bool {
         let last = offset | (EXTENT - 1);
-        // Relaxed: once true it stays true.
+        // Relaxed: as in `covers`.
         last < self.exists.load(Ordering::Relaxed) || self.has_grown_to(last.saturating_add(1))
     }
 
@@ -189,18 +235,63 @@ impl Space {
     fn has_grown_to(&self, end: u64) -> bool {
         // SAFETY: in the first page, which every hold has.
         let committed = unsafe { self.base.add(COMMITTED as usize).cast::<AtomicU64>().as_ref() };
-        let bytes = committed.load(Ordering::Acquire).saturating_mul(EXTENT);
-        if end <= bytes.min(self.reserved) {
-            // The length may be damaged. It is trusted only if the file is no longer reachable.
-            self.has_been_lengthened(bytes.min(self.file.len().unwrap_or(bytes)));
+        let most = self.most.load(Ordering::Relaxed);
+        let known = committed.load(Ordering::Acquire).saturating_mul(EXTENT).max(most);
+        if end > known.min(self.reserved) {
+            return false;
         }
-        end <= self.exists.load(Ordering::Relaxed)
+        // The length may be damaged. It is trusted only if the file is no longer reachable.
+        let is_new = known > most;
+        let there = if is_new { self.file.len().unwrap_or(known) } else { most };
+        let bytes = known.min(there);
+        // Not asked again: the guard may have lowered the number since. That concerns only what was
+        // freed before the caller learned of its offset.
+        self.has_been_lengthened(bytes) && end <= bytes
     }
 
     /// The file has at least `bytes` bytes. A process that lengthens the file prepares the new part
-    /// before it counts.
-    pub(crate) fn has_been_lengthened(&self, bytes: u64) {
-        self.exists.fetch_max(bytes.min(self.reserved), Ordering::Relaxed);
+    /// before it counts. False if the file could not be put back where zeros cover it.
+    pub(crate) fn has_been_lengthened(&self, bytes: u64) -> bool {
+        let bytes = bytes.min(self.reserved);
+        let most = bytes.max(self.most.fetch_max(bytes, Ordering::Relaxed));
+        let raise = || {
+            self.exists.fetch_max(most, Ordering::Relaxed);
+        };
+        let put_back = self.undisturbed(raise).is_ok();
+        if !put_back && self.mapping.is_writable() {
+            // A change may be in progress. It must not take the zeros for free memory, so the
+            // process ends as SIGBUS would have ended it, and others recover its part.
+            std::process::abort();
+        }
+        put_back
+    }
+
+    /// Makes every page of the range present and writable now ([`Mapping::populate`]). The caller
+    /// owns the range.
+    pub(crate) fn populate(&self, start: u64, len: u64) -> io::Result<()> {
+        loop {
+            let guard = self.guard.get();
+            let before = guard.map_or(0, PageGuard::times_put_back);
+            self.mapping.populate(start, len)?;
+            // A handler that finds a page of the range missing did so before the page was there.
+            // It is seen here: still at work, by what it covered, or because another thread has
+            // put the file back over that.
+            if !guard.is_some_and(|guard| guard.is_disturbed(before)) {
+                return Ok(());
+            }
+            self.undisturbed(|| ())?;
+        }
+    }
+
+    /// Runs `act` while the whole mapping is that of the file.
+    fn undisturbed(&self, act: impl FnOnce()) -> io::Result<()> {
+        match self.guard.get() {
+            Some(guard) => guard.act(|| self.mapping.map_again(&self.file), act),
+            None => {
+                act();
+                Ok(())
+            }
+        }
     }
 
     /// Address of `offset`, if `len` bytes there exist.
@@ -243,17 +334,6 @@ impl Space {
         unsafe { self.base.add(offset as usize).cast().as_ref() }
     }
 
-    /// The 32-bit word at `offset`.
-    ///
-    /// # Safety
-    /// The 4 bytes at `offset`, a multiple of 4, were seen to exist.
-    #[inline(always)]
-    pub(crate) unsafe fn half_there(&self, offset: u64) -> &AtomicU32 {
-        debug_assert!(offset.is_multiple_of(4) && self.covers(offset, 4));
-        // SAFETY: the caller's contract; the file never becomes shorter.
-        unsafe { self.base.add(offset as usize).cast().as_ref() }
-    }
-
     /// Address of `offset`.
     ///
     /// # Safety
@@ -263,6 +343,12 @@ impl Space {
         debug_assert!(self.covers(offset, 1));
         // SAFETY: the caller's contract.
         unsafe { self.base.add(offset as usize) }
+    }
+
+    /// Address of the first byte. It never changes.
+    #[inline(always)]
+    pub(crate) fn base(&self) -> NonNull<u8> {
+        self.base
     }
 
     /// Address of `offset`, which may not exist. For prefetches.

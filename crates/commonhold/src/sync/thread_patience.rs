@@ -24,8 +24,15 @@ thread_local! {
 /// nothing.
 pub fn limit_thread_patience(limit: Duration) -> Duration {
     let limit = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
-    let before = LIMIT.with(|own| own.replace(limit));
+    let before = limit_thread_patience_ns(limit);
     if before == u64::MAX { Duration::MAX } else { Duration::from_nanos(before) }
+}
+
+/// The same in nanoseconds, for calls that are as short as the conversion; `u64::MAX` means no
+/// limit.
+#[inline]
+pub fn limit_thread_patience_ns(limit: u64) -> u64 {
+    LIMIT.with(|own| own.replace(limit))
 }
 
 /// Makes a call with at most this patience, and a little time to recover what the dead left.

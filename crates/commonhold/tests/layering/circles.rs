@@ -1,7 +1,8 @@
 //! Circles among the files of one module of the library: what closes each has its reason here.
 //!
 //! An arrow is a path in a file's code that leads into another file of the module. A file that adds
-//! methods to a type gets no arrows from the callers of these methods.
+//! methods to a type gets no arrows from the callers of these methods. Some modules have folders,
+//! and arrows point from folder to folder in one direction only.
 //!
 //! Invariant: without the arrows of the table there is no circle, and each of them closes one.
 
@@ -12,50 +13,96 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const MODULES: [&str; 3] = ["map", "hold", "memory"];
 
 /// The arrows that close circles: module, from, to, and the reason.
-pub const CLOSING: [(&str, &str, &str, &str); 13] = [
-    ("map", "bound", "inline", "a binding carries its packing, which works on the binding"),
-    ("map", "cells", "inline", "implements the trait that its operations are written over"),
-    ("map", "words", "inline", "implements the trait that its operations are written over"),
-    ("map", "read", "take", "a read gives a value to its receiver, which looks at the pair"),
-    ("map", "cache", "write", "an eviction removes a pair as writes do"),
-    ("map", "write", "compact", "a write into a full hold compacts, which moves pairs by writes"),
-    ("map", "locked", "recover", "a change that a panic ended is recounted as in a recovery"),
+pub const CLOSING: [(&str, &str, &str, &str); 9] = [
+    (
+        "map",
+        "engine/in_place",
+        "engine/short_change",
+        "a change in place makes the checks of the short way, which tries it first",
+    ),
+    (
+        "map",
+        "engine/read",
+        "engine/take",
+        "a read gives a value to its receiver, which looks at the pair",
+    ),
+    ("map", "engine/cache", "engine/write", "an eviction removes a pair as writes do"),
+    (
+        "map",
+        "engine/write",
+        "engine/compact",
+        "a write into a full hold compacts, which moves pairs by writes",
+    ),
     ("memory", "arena", "lane", "entering an arena gives a lane's guard, which keeps the arena"),
-    ("memory", "lane", "block", "a lane names the process of an owner as blocks do"),
     ("memory", "roots", "lane", "a name is claimed in a lane, which waits for the lock of names"),
     ("memory", "supply", "lane", "a supply is filled inside its lane, which owns the supply"),
     ("memory", "writer", "lane", "a writer asks which lane lists a lock that it waits for"),
     ("memory", "block", "attach", "a block begins with the participants that are attached to it"),
 ];
 
-/// The files that each file of a module uses.
+/// Modules with folders, whose files count one by one. The folders are in the order of
+/// their dependencies: a file uses its own folder, and folders behind it.
+pub const FOLDERS: [(&str, &[&str]); 1] = [("map", &["api", "engine", "layout"])];
+
+/// The files that each file of a module uses; a file of a folder is called `folder/file`.
 pub type Arrows = BTreeMap<String, BTreeSet<String>>;
 
 /// The arrows inside `top`; `files` are the modules of the library with their texts.
 pub fn arrows(top: &str, files: &[(Vec<String>, String)]) -> Arrows {
     let mine = |(module, _): &&(Vec<String>, String)| module.first().is_some_and(|m| m == top);
     let inside: Vec<_> = files.iter().filter(mine).filter(|(m, _)| !is_test(m)).collect();
-    let names: BTreeSet<&String> = inside.iter().filter_map(|(m, _)| m.get(1)).collect();
+    let file = |path: &[String]| file_of(folders(top), path);
+    let names: BTreeSet<String> = inside.iter().filter_map(|(m, _)| file(&m[1..])).collect();
     let root = inside.iter().find(|(m, _)| m.len() == 1).map_or("", |(_, text)| text);
     let passed_on: BTreeMap<String, String> = source::crate_paths(root, &[top.to_owned()])
         .into_iter()
         .chain(source::root_names(root))
         .filter_map(|path| {
-            let first = path.segments.iter().find(|s| names.contains(s))?.clone();
-            Some((path.name, first))
+            let all = path.segments.iter().enumerate();
+            let mut files = all.filter_map(|(i, _)| file(&path.segments[i..]));
+            Some((path.name.clone(), files.find(|file| names.contains(file))?))
         })
         .collect();
     let mut found = Arrows::new();
     for (module, text) in inside {
-        let Some(own) = module.get(1) else { continue };
+        let Some(own) = file(&module[1..]) else { continue };
         let uses = found.entry(own.clone()).or_default();
         for path in source::crate_paths(code_of(text), module) {
-            let [first, second, ..] = &path.segments[..] else { continue };
-            let target = if names.contains(second) { Some(second) } else { passed_on.get(second) };
-            uses.extend(target.filter(|target| first == top && *target != own).cloned());
+            let [first, rest @ ..] = &path.segments[..] else { continue };
+            let target = file(rest).filter(|target| names.contains(target));
+            let target = target.or_else(|| passed_on.get(rest.first()?).cloned());
+            uses.extend(target.filter(|target| first == top && *target != own));
         }
     }
     found
+}
+
+/// The folders of `top`.
+pub fn folders(top: &str) -> &'static [&'static str] {
+    FOLDERS.iter().find(|(module, _)| *module == top).map_or(&[], |(_, folders)| folders)
+}
+
+/// The file that a path inside a module begins with; `None` for a folder.
+fn file_of(folders: &[&str], path: &[String]) -> Option<String> {
+    let first = path.first()?;
+    if folders.contains(&first.as_str()) {
+        return Some(format!("{first}/{}", path.get(1)?));
+    }
+    Some(first.clone())
+}
+
+/// The arrows of `top` that lead into a folder before their own.
+pub fn upward(top: &str, arrows: &Arrows) -> Vec<String> {
+    let folders = folders(top);
+    // A file outside the folders is below all of them.
+    let place = |file: &String| {
+        let folder = file.split_once('/').map(|(folder, _)| folder);
+        folders.iter().position(|name| Some(*name) == folder).unwrap_or(folders.len())
+    };
+    let all = arrows.iter().flat_map(|(from, uses)| uses.iter().map(move |to| (from, to)));
+    all.filter(|(from, to)| place(to) < place(from))
+        .map(|(from, to)| format!("{top}: `{from}` uses `{to}`, whose folder is not below its own"))
+        .collect()
 }
 
 fn is_test(module: &[String]) -> bool {

@@ -5,11 +5,12 @@ use crate::english;
 use crate::prose::WIDEST;
 
 /// The folders whose comments follow the rules of prose.
-pub const FOLDERS: [&str; 4] = [
+pub const FOLDERS: [&str; 5] = [
     "crates/commonhold/src/",
     "crates/commonhold-io/",
     "crates/commonhold-replicate/",
     "crates/commonhold-files/",
+    "crates/commonhold-nats/",
 ];
 
 /// What is wrong with the comments of the file at `path` (from the project's root on).

@@ -24,7 +24,7 @@ impl Site<'_> {
             return true;
         }
         let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
-        let path = if file.is_empty() { Some(from.to_owned()) } else { beside(from, file) };
+        let path = if file.is_empty() { Some(from.to_owned()) } else { resolved(from, file) };
         let Some(path) = path else { return false };
         let anchored = |page: &Page| page.anchors.iter().any(|known| known == anchor);
         match self.pages.get(&path) {
@@ -34,8 +34,8 @@ impl Site<'_> {
     }
 }
 
-/// Where `target`, written in the page `from`, leads; `None` if out of the project.
-fn beside(from: &str, target: &str) -> Option<String> {
+/// The path to which `target` in the page `from` leads; `None` if it leaves the project.
+fn resolved(from: &str, target: &str) -> Option<String> {
     let mut path: PathBuf = Path::new(from).parent()?.to_owned();
     for part in Path::new(target).components() {
         match part {

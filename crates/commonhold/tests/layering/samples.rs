@@ -65,6 +65,32 @@ fn a_way_up_in_other_crates_is_caught() {
 }
 
 #[test]
+fn arrows_against_the_order_of_folders_are_caught() {
+    let file = |path: &str, text: &str| {
+        let module = path.split('/').map(str::to_owned).collect::<Vec<_>>();
+        (module, text.to_owned())
+    };
+    let files = [
+        file("map", "mod api; mod engine; mod layout; pub use api::one::Map;"),
+        file("map/api", "mod one; mod two;"),
+        file("map/api/one", "use crate::map::engine::{read, write};"),
+        file("map/api/two", "use super::one;"),
+        file("map/engine/read", "use crate::map::layout::word::Word; use crate::map::options;"),
+        file("map/engine/write", "use crate::map::Map;"),
+        file("map/layout/word", "use crate::map::options; fn f() { crate::map::engine::read(); }"),
+        file("map/options", "use crate::map::layout::word;"),
+    ];
+    let arrows = circles::arrows("map", &files);
+    assert_eq!(arrows["api/one"].iter().collect::<Vec<_>>(), ["engine/read", "engine/write"]);
+    assert_eq!(arrows["api/two"].iter().collect::<Vec<_>>(), ["api/one"]);
+    let wrong = circles::upward("map", &arrows);
+    let expected = ["`engine/write` uses `api/one`", "`layout/word` uses `engine/read`"];
+    assert_eq!(wrong.len(), 3, "{wrong:?}");
+    assert!(expected.iter().all(|arrow| wrong.iter().any(|it| it.contains(arrow))), "{wrong:?}");
+    assert!(wrong.iter().any(|it| it.contains("`options` uses `layout/word`")), "{wrong:?}");
+}
+
+#[test]
 fn circles_without_a_reason_are_caught() {
     let file = |name: &str, text: &str| (vec!["map".to_owned(), name.to_owned()], text.to_owned());
     let files = [

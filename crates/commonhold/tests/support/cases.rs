@@ -1,6 +1,7 @@
 //! Drawing cases by a seed, and running many of which some may fail.
 
 use super::process::now_ns;
+use super::{Dice, long};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,6 +15,29 @@ pub fn seed() -> u64 {
     seed
 }
 
+/// A number of the cases of each fault of a table, or all in the long form.
+pub fn drawn<C: Clone>(
+    table: &[(&str, &[&str])],
+    cases: Vec<C>,
+    fault: impl Fn(&C) -> &str,
+    of_each: usize,
+    dice: &mut Dice,
+) -> Vec<C> {
+    if long() {
+        return cases;
+    }
+    let mut chosen = Vec::new();
+    for (name, _) in table {
+        let start = format!("{name}:");
+        let mut of_this: Vec<_> = cases.iter().filter(|c| fault(c).starts_with(&start)).collect();
+        for _ in 0..of_each.min(of_this.len()) {
+            let at = dice.below(of_this.len() as u64) as usize;
+            chosen.push(of_this.swap_remove(at).clone());
+        }
+    }
+    chosen
+}
+
 /// Runs all cases, then fails if any did, naming each.
 #[track_caller]
 pub fn run_all<T>(cases: &[T], name: impl Fn(&T) -> String, run: impl Fn(&T)) {
@@ -22,7 +46,7 @@ pub fn run_all<T>(cases: &[T], name: impl Fn(&T) -> String, run: impl Fn(&T)) {
     conclude(cases.len(), begun, &failed);
 }
 
-/// The same, with so many at a time: for cases that mostly wait.
+/// The same, with several at a time: for cases that mostly wait.
 #[track_caller]
 pub fn run_all_together<T: Sync>(
     cases: &[T],

@@ -1,4 +1,4 @@
-//! The company of a victim: who goes on beside it, and what is found when it has ended.
+//! The company of a victim: the companion that continues, and what is found when it has ended.
 
 use super::Dice;
 use super::messages::{self, SHARED};
@@ -16,16 +16,6 @@ const OWN: u64 = 80;
 /// Changes after which a companion only reads if the map has a stream. A victim whose every call
 /// fails can take seconds, and the stream must still have its beginning when it is verified.
 const STREAMED: u64 = 20_000;
-
-/// Nothing is wrong, nothing is lost to the allocator, nobody is in the middle of anything.
-#[track_caller]
-pub fn whole(hold: &Hold, what: &str) {
-    hold.sweep().unwrap();
-    let report = hold.check().unwrap();
-    assert!(report.ok, "{what}: {:?}", report.problems);
-    assert_eq!(report.allocated, report.reachable, "{what}: {report:?}");
-    assert_eq!(report.in_flight, 0, "{what}: {report:?}");
-}
 
 /// Reads and writes its own keys, and reads the victim's, until the board orders it to stop; then
 /// verifies what the victim left, and all else.
@@ -76,5 +66,5 @@ pub fn accompany(
         walked += 1;
     }
     assert_eq!(map.len().unwrap(), walked);
-    whole(&hold, when);
+    super::whole(&hold, when);
 }

@@ -1,21 +1,21 @@
 //! A small disk: a tmpfs that only one child process sees.
 
-use super::ground::Ground;
 use super::process::{Board, Child};
+use super::test_dir::TestDir;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use std::io::Write;
 use std::path::Path;
 
-/// Runs `body` in a child that sees a tmpfs of so many MiB at the ground's directory. Returns false
+/// Runs `body` in a child that sees a tmpfs of this size at the test directory. Returns false
 /// (and says so) where mounting is not possible.
-pub fn on_small_tmpfs(mebibytes: u32, ground: &Ground, body: impl FnOnce(&Path)) -> bool {
+pub fn on_small_tmpfs(mebibytes: u32, test_dir: &TestDir, body: impl FnOnce(&Path)) -> bool {
     let board = Board::new(1);
     let child = Child::run("in a mount namespace", || {
-        if !mount_tmpfs(ground.dir(), mebibytes) {
+        if !mount_tmpfs(test_dir.dir(), mebibytes) {
             return board.put(0, 1);
         }
-        body(ground.dir());
+        body(test_dir.dir());
     });
     child.finish();
     let mounted = board.get(0) == 0;

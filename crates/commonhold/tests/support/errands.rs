@@ -27,7 +27,7 @@ pub const ERRANDS: &[Scenario] = &[
 const ROUNDS: u64 = 2;
 const KEYS: u32 = 30;
 
-fn beside(path: &Path, what: &str, n: u64) -> PathBuf {
+fn sibling(path: &Path, what: &str, n: u64) -> PathBuf {
     path.with_extension(format!("{what}-{n}.hold"))
 }
 
@@ -46,9 +46,9 @@ fn is_filled(map: &Map, version: u64) {
     }
 }
 
-/// Makes holds beside this one, backs them up, restores, lists and deletes them.
+/// Makes holds in the same directory, backs them up, restores, lists and deletes them.
 fn copy_and_delete(path: &Path, board: &Board, at: usize) -> Result<()> {
-    let name = |what, n| beside(path, what, n);
+    let name = |what, n| sibling(path, what, n);
     for n in 1..=ROUNDS {
         board.put(at, n);
         for what in ["first", "copy", "second", "passing"] {
@@ -77,7 +77,7 @@ fn files_are_whole_or_absent(hold: &Hold, board: &Board, at: usize) {
     let mut known: BTreeSet<PathBuf> = [path.clone()].into();
     for n in 1..=begun {
         let [first, copy, second, passing] =
-            ["first", "copy", "second", "passing"].map(|what| beside(&path, what, n));
+            ["first", "copy", "second", "passing"].map(|what| sibling(&path, what, n));
         assert!(n > done || second.exists(), "round {n} was done");
         let whole = |name: &Path| {
             let opened = Hold::open(name).unwrap_or_else(|e| panic!("{}: {e}", name.display()));

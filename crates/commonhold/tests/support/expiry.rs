@@ -6,7 +6,7 @@ use super::shape::Shape;
 use commonhold::map::{Cursor, Map, MapOptions};
 use commonhold::{Hold, Result};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The map.
 pub const PASSING: &str = "passing away";
@@ -26,11 +26,19 @@ pub fn set_pairs(map: &Map, version: u64) -> Result<()> {
     Ok(())
 }
 
-/// One round over the map.
+/// How long a round stands still before it ends.
+const STANDS_STILL: Duration = Duration::from_secs(2);
+
+/// One round over the map. It ends early if it cannot continue for a while: the stream may be
+/// locked for ever.
 pub fn go_round(map: &Map) -> Result<u64> {
     let (mut cursor, mut removed) = (Cursor::START, 0);
-    while !cursor.is_end() {
+    let mut moved = (cursor, Instant::now());
+    while !cursor.is_end() && moved.1.elapsed() < STANDS_STILL {
         removed += map.try_expire(&mut cursor, 500)?;
+        if cursor != moved.0 {
+            moved = (cursor, Instant::now());
+        }
     }
     Ok(removed)
 }

@@ -55,7 +55,7 @@ pub struct Notes {
 }
 
 impl Notes {
-    /// For so many clients with so many calls each.
+    /// For `clients` clients with at most `room` calls each.
     pub fn new(clients: usize, room: usize) -> Notes {
         Notes { board: Board::new(clients * (1 + room * WORDS)), room }
     }

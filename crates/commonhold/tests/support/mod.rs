@@ -3,7 +3,7 @@
 //! | module | idea |
 //! |---|---|
 //! | [`boot`] | a restart of the system, as a file sees it |
-//! | [`ground`] | a directory of one's own for holds, gone when the test ends |
+//! | [`test_dir`] | a directory of one's own for holds, gone when the test ends |
 //! | [`disk`] | a small disk, which is soon full |
 //! | [`process`] | real child processes with a watchdog, and memory shared with them |
 //! | [`shape`] | keys and values that prove where they come from, for every mode of a map |
@@ -11,9 +11,10 @@
 //! | [`history`] | what several processes did to few keys, and whether any order explains it |
 //! | [`cases`] | drawing cases by a seed, and running many of which some may fail |
 //! | [`calls`] | every call that may wait for others |
-//! | [`company`] | who goes on beside a victim, and what is found when it has ended |
+//! | [`company`] | the companion that continues, and what is found when it has ended |
 //! | [`uncertain`] | scripts that go on after errors, and what may be found after them |
 //! | [`messages`] | scenarios of queues and channels |
+//! | [`queues`] | a queue to begin with, and what is found in it |
 //! | [`errands`] | what else fails: files, logs, notifiers |
 //! | [`expiry`] | pairs that expire and are removed on the way |
 //! | [`scenario`] | what a victim does on its way to the step where it is stopped or killed |
@@ -33,17 +34,18 @@ pub mod disk;
 pub mod errands;
 #[cfg(feature = "steps")]
 pub mod expiry;
-pub mod ground;
 pub mod history;
 #[cfg(feature = "steps")]
 pub mod messages;
 pub mod process;
+pub mod queues;
 #[cfg(feature = "steps")]
 pub mod scenario;
 pub mod script;
 pub mod shape;
 #[cfg(feature = "steps")]
 pub mod standstill;
+pub mod test_dir;
 #[cfg(feature = "steps")]
 pub mod uncertain;
 
@@ -84,6 +86,16 @@ pub fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
+}
+
+/// Nothing is wrong, nothing is lost to the allocator, nobody is in the middle of anything.
+#[track_caller]
+pub fn whole(hold: &commonhold::Hold, what: &str) {
+    hold.sweep().unwrap();
+    let report = hold.check().unwrap();
+    assert!(report.ok, "{what}: {:?}", report.problems);
+    assert_eq!(report.allocated, report.reachable, "{what}: {report:?}");
+    assert_eq!(report.in_flight, 0, "{what}: {report:?}");
 }
 
 /// The operation is refused with an error of this kind, whose text has this in it.

@@ -49,6 +49,13 @@ pub struct Child {
     ended: Option<End>,
 }
 
+/// The child must not inherit a reading that another thread has begun.
+#[cfg(feature = "steps")]
+fn read_environment() {
+    commonhold::steps::read_environment();
+    commonhold::steps::read_faults_of_environment();
+}
+
 /// One fork at a time: what a child inherits is then never somebody else's half-made pipe.
 static FORKING: Mutex<()> = Mutex::new(());
 static IN_CHILD: AtomicBool = AtomicBool::new(false);
@@ -60,6 +67,8 @@ impl Child {
     /// Forks; the child runs `body` and ends.
     pub fn run(name: impl Into<String>, body: impl FnOnce()) -> Child {
         keep_panic_texts();
+        #[cfg(feature = "steps")]
+        read_environment();
         let guard = FORKING.lock().unwrap_or_else(|e| e.into_inner());
         let (text, theirs) = nix::unistd::pipe().expect("a pipe");
         // SAFETY: see the module's contract.
@@ -230,8 +239,13 @@ pub fn pause() {
 
 /// Waits until `condition` holds; fails the test, naming what, after [`PATIENCE`].
 #[track_caller]
-pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let late = Instant::now() + PATIENCE;
+pub fn until(what: &str, condition: impl FnMut() -> bool) {
+    until_within(PATIENCE, what, condition);
+}
+
+/// The same, for what takes long on a busy machine.
+pub fn until_within(time: Duration, what: &str, mut condition: impl FnMut() -> bool) {
+    let late = Instant::now() + time;
     while !condition() {
         assert!(Instant::now() < late, "waited in vain until {what}");
         pause();
@@ -398,7 +412,8 @@ pub fn wait_for_clone(pid: i32) -> End {
     child.wait()
 }
 
-/// Leaves this process so many bytes of address space more than it has now: a forked child has its parent's mappings.
+/// Limits the address space of this process to `bytes` more than it has now, because a forked child
+/// has its parent's mappings.
 pub fn limit_address_space(bytes: u64) {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();

@@ -61,6 +61,7 @@ enum Act {
 pub const ALL: &[Scenario] = &[
     script("grow", Shape::General, growing),
     script("mixed", Shape::General, mixing),
+    script("mixed short", Shape::Short, mixing),
     script("large", Shape::Big, few_large),
     script("many", Shape::General, in_batches),
     script("words", Shape::Fixed(4, 4), growing),
@@ -132,8 +133,8 @@ impl Scenario {
     /// The same, with how often it passes each.
     pub fn passes(&self) -> Vec<(&'static str, u64)> {
         use commonhold::steps;
-        let ground = super::ground::Ground::memory();
-        let path = ground.path("it.hold");
+        let test_dir = super::test_dir::TestDir::memory();
+        let path = test_dir.path("it.hold");
         let passed: &Board = Box::leak(Box::new(Board::new(steps::ALL.len())));
         let board = Board::new(word::ALL);
         self.prepare(&path);
@@ -310,6 +311,9 @@ fn make_and_drop_maps(path: &Path, board: &Board, at: usize) -> Result<()> {
             if id == KEYS / 2 {
                 hold.maps().begin_stream(&name, 1 << 18)?;
             }
+            if id == KEYS * 3 / 4 {
+                hold.maps().begin_stream(&name, 1 << 17)?;
+            }
         }
         if n % 2 == 0 {
             assert!(hold.maps().drop(&name)?);
@@ -349,7 +353,7 @@ fn maps_are_whole_or_gone(hold: &Hold, board: &Board, at: usize) {
 const FOLLOWED: &str = "a map with a name longer than a word";
 const NEXT: &str = ".next/a map with a name longer than a word";
 
-/// A replica's map is built anew beside the old one and takes its place.
+/// A replica's shadow map is built and takes the place of the map.
 fn swap_in_shadow_maps(path: &Path, board: &Board, at: usize) -> Result<()> {
     let hold = visit(path)?;
     let (name, next_name) = (own(FOLLOWED, at), own(NEXT, at));

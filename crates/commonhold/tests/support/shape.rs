@@ -17,11 +17,14 @@ pub enum Shape {
     General,
     /// General mode, values of 1 to 118 KiB.
     Big,
+    /// General mode, keys of 4 or 8 bytes, and values of 8 bytes, sometimes of 12: many change in
+    /// place.
+    Short,
     /// Fixed-length mode.
     Fixed(u32, u32),
     /// Cache mode without limits: an ordinary map with the cache's bookkeeping.
     Cache,
-    /// Cache mode with so many entries at most: anything may be absent.
+    /// Cache mode with at most this many entries: anything may be absent.
     Evicting(u64),
 }
 
@@ -29,7 +32,7 @@ impl Shape {
     /// The map's options.
     pub fn options(self) -> MapOptions {
         match self {
-            Shape::General | Shape::Big => MapOptions::general(),
+            Shape::General | Shape::Big | Shape::Short => MapOptions::general(),
             Shape::Fixed(key, value) => MapOptions::fixed(key, value),
             Shape::Cache => MapOptions::cache().into(),
             Shape::Evicting(entries) => MapOptions::cache().max_entries(entries).into(),
@@ -50,6 +53,10 @@ impl Shape {
     pub fn key(self, id: u32) -> Vec<u8> {
         match self {
             Shape::Fixed(len, _) => stretch(id.to_le_bytes().to_vec(), len as usize, id as u64),
+            Shape::Short => {
+                let len = if mix(id as u64).is_multiple_of(4) { 4 } else { 8 };
+                stretch(id.to_le_bytes().to_vec(), len, id as u64)
+            }
             _ => {
                 let padding = mix(id as u64) as usize % 13;
                 stretch(id.to_le_bytes().to_vec(), 4 + padding, id as u64)
@@ -96,6 +103,10 @@ impl Shape {
             Shape::Big => {
                 let len = 1024 + seed % 120_000;
                 stretch((version | proof << 48).to_le_bytes().to_vec(), len as usize, seed)
+            }
+            Shape::Short => {
+                let len = if seed.is_multiple_of(8) { 12 } else { 8 };
+                stretch((version | proof << 48).to_le_bytes().to_vec(), len, seed)
             }
             _ => {
                 let len = 16 + seed % 185;

@@ -64,7 +64,7 @@ pub fn timed_out<T>(result: Result<T>, by: &Child) {
     assert!(error.to_string().contains(&format!("(process {})", by.pid())), "{error}");
 }
 
-/// Waits until so many threads of a process that have this name sleep.
+/// Waits until `count` threads of a process that have this name sleep.
 #[track_caller]
 pub fn until_asleep(process: i32, name: &str, count: usize) {
     let asleep = || {

@@ -25,6 +25,7 @@ use machine as raw;
 use words as raw;
 
 use std::mem::MaybeUninit;
+use std::sync::atomic::{Ordering, fence};
 
 /// Writes `bytes` into the file at `to`.
 ///
@@ -34,6 +35,22 @@ use std::mem::MaybeUninit;
 pub(crate) unsafe fn write(to: *mut u8, bytes: &[u8]) {
     // SAFETY: the caller's contract; private and shared memory do not overlap.
     unsafe { raw::write(to, bytes.as_ptr(), bytes.len()) }
+}
+
+/// Replaces the `len` bytes of the file at `to`, a multiple of `len`, by one store: a reader sees
+/// all of the old bytes or all of the new ones, if one load reads them. `bits` are the new bytes,
+/// the first one lowest. Release: a reader that sees them, and then passes an acquire fence, sees
+/// everything that came before.
+///
+/// # Safety
+/// The aligned word of 8 bytes that contains them is inside the mapped file, nobody else writes it,
+/// and `len` is 1, 2, 4 or 8.
+#[inline(always)]
+pub(crate) unsafe fn replace(to: *mut u8, bits: u64, len: u32) {
+    debug_assert!(matches!(len, 1 | 2 | 4 | 8) && to.addr().is_multiple_of(len as usize));
+    fence(Ordering::Release);
+    // SAFETY: the caller's contract.
+    unsafe { raw::replace(to, bits, len) }
 }
 
 /// Appends `len` bytes of the file at `from` to `out`.
@@ -94,6 +111,21 @@ pub(crate) fn extend(bytes: &[u8], out: &mut Vec<u8>) {
     fill(bytes, out.spare_capacity_mut());
     // SAFETY: the capacity was just reserved, and `fill` has filled that many bytes of it.
     unsafe { out.set_len(out.len() + bytes.len()) };
+}
+
+/// Fills `out` with the beginning of a value of `len` bytes of the file at `from`, at most 8. The
+/// value may change in place, so it is copied whole first. The caller's record stays in registers.
+///
+/// # Safety
+/// `len` bytes at `from` are inside the mapped file.
+#[cold]
+#[inline(never)]
+pub(crate) unsafe fn read_part<B: Byte>(from: *const u8, len: usize, out: &mut [B]) {
+    let mut whole = [0u8; 8];
+    let len = len.min(whole.len());
+    // SAFETY: the caller's contract.
+    unsafe { read(from, &mut whole[..len]) };
+    fill(&whole[..len], out);
 }
 
 /// True if the `bytes.len()` bytes of the file at `from` equal `bytes`.

@@ -29,6 +29,21 @@ macro_rules! suite {
             use super::{Line, Shared};
 
             #[test]
+            fn a_replacement_changes_its_own_bytes_alone() {
+                for len in [1usize, 2, 4, 8] {
+                    for at in (0..16).step_by(len) {
+                        let mut shared = Shared::new(16);
+                        // SAFETY: the bytes lie in one word of the file.
+                        unsafe { $raw::replace(shared.at(at), 0x8877_6655_4433_2211, len as u32) };
+                        let bytes = shared.bytes();
+                        let new = [0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88];
+                        assert_eq!(bytes[at..at + len], new[..len]);
+                        assert!(bytes[..at].iter().chain(&bytes[at + len..]).all(|b| *b == 0xEE));
+                    }
+                }
+            }
+
+            #[test]
             fn upper_bits_are_found_wherever_they_are() {
                 let tag = 0x00ab_cdef_u64;
                 for bits in 0..1u32 << 16 {
@@ -63,7 +78,7 @@ macro_rules! suite {
 
             #[test]
             fn copies_compares_and_zeroes_every_length_at_every_alignment() {
-                let longest = if cfg!(miri) { 40 } else { 600 };
+                let longest = if cfg!(miri) { 40 } else { 900 };
                 let source: Vec<u8> = (0..longest).map(|i| (i * 7 + 1) as u8).collect();
                 for len in 0..=longest as usize {
                     for start in 0..9 {

@@ -81,6 +81,13 @@ pub(super) unsafe fn read(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
+/// One exchange of the word that contains `len` bytes in the file; contract of
+/// [`copy::replace`](crate::memory::copy).
+pub(super) unsafe fn replace(to: *mut u8, bits: u64, len: u32) {
+    // SAFETY: the caller's contract. The lower bytes come first.
+    unsafe { write(to, bits.to_le_bytes().as_ptr(), len as usize) }
+}
+
 /// From private memory into the file; contract of [`read`].
 pub(super) unsafe fn write(to: *mut u8, from: *const u8, len: usize) {
     // SAFETY: the caller's contract; each part lies within `len`.

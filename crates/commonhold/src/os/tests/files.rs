@@ -108,7 +108,7 @@ fn growth_shows_up_in_place() {
     let other = open(file.path());
     other.set_len(3 * MIB).unwrap();
     let read_only = Mapping::reserve(&other, 1 << 36, MIB, false).unwrap();
-    mapping.advise_huge(0, 2 * MIB);
+    mapping.advise_huge(0);
     mapping.populate(MIB, 2 * MIB).unwrap();
     // SAFETY: the bytes were just populated, and only this test touches them.
     unsafe {

@@ -1,6 +1,7 @@
 //! A forked child detects that it is one, sleepers wake, and clocks run.
 
 use super::super::fork::ForkMark;
+use super::super::process_lock::ProcessLock;
 use super::super::{clock, futex};
 use super::*;
 
@@ -27,6 +28,60 @@ fn so_does_the_child_of_a_bare_clone() {
     }
     assert_eq!(Child(pid as libc::pid_t).join(), 0);
     assert!(!mark.inherited());
+}
+
+/// Runs `work` in a child that has pid 1 in a namespace of its own; `None` if that is forbidden.
+fn fork_as_first(work: impl FnOnce() -> i32) -> Option<Child> {
+    // SAFETY: from now on, children of this process begin a namespace of pids.
+    match unsafe { libc::unshare(libc::CLONE_NEWPID) } {
+        0 => Some(Child::fork(work)),
+        _ => None,
+    }
+}
+
+/// Pid 1 forks while one of its threads holds the lock, and its child is pid 1, too.
+#[test]
+fn a_lock_of_the_parent_is_left_over_also_if_the_child_has_its_pid() {
+    static LOCK: ProcessLock = ProcessLock::new();
+    let forks = || {
+        std::thread::spawn(|| LOCK.enter()).join().unwrap();
+        let Some(child) = fork_as_first(|| {
+            assert_eq!(std::process::id(), 1);
+            i32::from(!LOCK.enter())
+        }) else {
+            return CANNOT_TRY;
+        };
+        child.join_within(PATIENCE)
+    };
+    // Forked first: `unshare` changes the children of the whole process.
+    let code = Child::fork(|| match fork_as_first(forks) {
+        Some(first) => first.join(),
+        None => CANNOT_TRY,
+    });
+    match code.join() {
+        CANNOT_TRY => eprintln!("NOT TRIED: equal pids, because namespaces are not permitted"),
+        code => assert_eq!(code, 0),
+    }
+}
+
+/// The signals that the calling thread receives.
+fn received() -> Vec<bool> {
+    let mut blocked = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: the first call fills the set, which the others read.
+    unsafe {
+        libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), blocked.as_mut_ptr());
+        (1..32).map(|signal| libc::sigismember(blocked.as_ptr(), signal) == 0).collect()
+    }
+}
+
+/// A handler that runs in a forking thread could wait forever for the lock that the thread has.
+#[test]
+fn a_fork_blocks_signals_only_while_it_lasts() {
+    super::super::fork::without_fork(|| ()).unwrap();
+    let before = received();
+    let child = Child::fork(|| i32::from(received() != before));
+    assert_eq!(child.join(), 0);
+    assert_eq!(received(), before);
 }
 
 #[test]

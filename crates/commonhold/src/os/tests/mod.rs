@@ -147,6 +147,23 @@ impl Child {
         libc::WEXITSTATUS(status)
     }
 
+    /// The same; a child that does not end in time is killed.
+    fn join_within(self, time: Duration) -> i32 {
+        let begin = Instant::now();
+        // SAFETY: the information is not asked for; the child stays waitable.
+        let has_ended = || unsafe {
+            let mut info = std::mem::zeroed::<libc::siginfo_t>();
+            let how = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+            libc::waitid(libc::P_PID, self.0 as libc::id_t, &mut info, how);
+            info.si_pid() != 0
+        };
+        while !has_ended() {
+            assert!(begin.elapsed() < time, "the child does not end");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.join()
+    }
+
     fn end(&mut self) {
         if self.0 > 0 {
             // SAFETY: our own child, not waited for yet.

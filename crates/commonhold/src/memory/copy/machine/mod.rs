@@ -46,9 +46,11 @@ pub(super) use processor::{
     lower_halves_are, prefetch, prefetch_to_write, upper_24_are, words_are,
 };
 
-const LONG: usize = 128;
+/// More bytes than this are copied by [`copy_many`], which takes its time to begin.
+const LONG: usize = 768;
 
-/// Copies `len` bytes; one side is in the file, the other private.
+/// Copies `len` bytes; one side is in the file, the other private. 1, 2, 4 or 8 bytes all come
+/// from one load: the last one, whose bytes replace all earlier ones.
 ///
 /// # Safety
 /// Both ranges are valid for `len` bytes and do not overlap.
@@ -58,6 +60,8 @@ unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     unsafe {
         if len == 4 {
             store4(to, load4(from));
+        } else if len == 8 {
+            store8(to, load8(from));
         } else if len >= 16 {
             copy_long(from, to, len);
         } else if len >= 8 {
@@ -85,15 +89,49 @@ unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
 unsafe fn copy_long(from: *const u8, to: *mut u8, len: usize) {
     // SAFETY: the caller's contract; all offsets below stay within `len`.
     unsafe {
-        if len >= LONG {
+        if len <= 32 {
+            return copy_16s(from, to, len);
+        }
+        if len > LONG {
             return copy_many(from, to, len);
         }
         let mut at = 0;
-        while at + 16 < len {
-            store16(to.add(at), load16(from.add(at)));
-            at += 16;
+        while at + 32 < len {
+            copy_16s(from.add(at), to.add(at), 32);
+            at += 32;
         }
-        store16(to.add(len - 16), load16(from.add(len - 16)));
+        copy_16s(from.add(len - 32), to.add(len - 32), 32);
+    }
+}
+
+/// The same for 16 to 32 bytes.
+///
+/// # Safety
+/// As [`copy`].
+#[inline(always)]
+unsafe fn copy_16s(from: *const u8, to: *mut u8, len: usize) {
+    // SAFETY: the caller's contract; all offsets stay within `len`.
+    unsafe {
+        let (head, tail) = (load16(from), load16(from.add(len - 16)));
+        store16(to, head);
+        store16(to.add(len - 16), tail);
+    }
+}
+
+/// One store of `len` bytes, in the file; contract of [`copy::replace`](crate::memory::copy).
+#[inline(always)]
+pub(super) unsafe fn replace(to: *mut u8, bits: u64, len: u32) {
+    // SAFETY: the caller's contract. The lower bytes come first.
+    unsafe {
+        if len == 4 {
+            store4(to, (bits as u32).to_le());
+        } else if len == 8 {
+            store8(to, bits.to_le());
+        } else if len == 2 {
+            store2(to, (bits as u16).to_le());
+        } else {
+            store1(to, bits as u8);
+        }
     }
 }
 
