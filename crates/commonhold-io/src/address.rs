@@ -3,7 +3,7 @@
 use crate::fault_errno::errno;
 use crate::sockets::peer_of_unix;
 use commonhold::{Error, ErrorKind, Result, fault};
-use rustix::fs::Mode;
+use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use std::fmt;
@@ -14,10 +14,15 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
+/// How long the peer of a connection may leave sent bytes unacknowledged.
+const SILENCE: Duration = Duration::from_secs(30);
+/// How long another process may have the lock of a directory's sockets.
+const LOCK_TIME: Duration = Duration::from_secs(1);
+const LOCK_PAUSE: Duration = Duration::from_millis(1);
 
 /// An address: `unix:PATH`, `tcp:HOST:PORT`, or `tcp:PORT` on the loopback interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,6 +97,9 @@ impl SocketFile {
 
     /// Removes it, unless another process has replaced it.
     pub fn remove(&self) {
+        // Without the lock, another process might replace the file in between. If there is no
+        // lock, the next process that listens there removes the file.
+        let Some(_lock) = DirectoryLock::take(&self.path) else { return };
         if identity(&self.path) == Some(self.identity) {
             let _ = std::fs::remove_file(&self.path);
         }
@@ -128,6 +136,18 @@ impl Address {
         Ok(Listener { socket, address, file })
     }
 
+    /// The address that a socket is bound to, if it is TCP or unix.
+    #[must_use]
+    pub fn of_socket(socket: BorrowedFd<'_>) -> Option<Address> {
+        let any = net::getsockname(socket).ok()?;
+        if let Ok(tcp) = SocketAddr::try_from(any.clone()) {
+            return Some(Address::Tcp(tcp.ip().to_string(), tcp.port()));
+        }
+        let unix = SocketAddrUnix::try_from(any).ok()?;
+        let path = String::from_utf8_lossy(unix.path_bytes().unwrap_or_default());
+        Some(Address::Unix(PathBuf::from(path.into_owned())))
+    }
+
     /// Connects; waits at most for `patience`.
     ///
     /// # Errors
@@ -142,6 +162,9 @@ impl Address {
 }
 
 fn listen_unix(path: &Path) -> io::Result<OwnedFd> {
+    // Until this process listens, its file looks as if its process had ended. If the lock is kept
+    // by a suspended process, only two processes that listen at the same moment could be mistaken.
+    let _lock = DirectoryLock::take(path);
     remove_stale(path)?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     fault!("listen.socket")?;
@@ -155,6 +178,49 @@ fn listen_unix(path: &Path) -> io::Result<OwnedFd> {
     fault!("listen.listen")?;
     net::listen(&socket, BACKLOG)?;
     Ok(socket)
+}
+
+/// Limits how long the peer of a TCP connection may leave sent bytes unacknowledged.
+pub fn limit_silence(socket: BorrowedFd<'_>, time: Duration) {
+    // A socket of another kind has no such limit.
+    let _ = sockopt::set_tcp_user_timeout(socket, time.as_millis().try_into().unwrap_or(u32::MAX));
+}
+
+/// The lock of all who make or remove sockets in the directory of a path.
+struct DirectoryLock(Option<OwnedFd>);
+
+impl DirectoryLock {
+    /// Waits a second for it. A process that may not read the directory goes without. `None` if a
+    /// suspended process or another program keeps the lock.
+    fn take(path: &Path) -> Option<DirectoryLock> {
+        let directory = path.parent().filter(|path| !path.as_os_str().is_empty());
+        let directory = directory.unwrap_or(Path::new("."));
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let Ok(directory) = rustix::fs::open(directory, flags, Mode::empty()) else {
+            return Some(DirectoryLock(None));
+        };
+        let deadline = Instant::now() + LOCK_TIME;
+        loop {
+            match rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Some(DirectoryLock(Some(directory))),
+                Err(Errno::WOULDBLOCK) if Instant::now() < deadline => {
+                    std::thread::sleep(LOCK_PAUSE);
+                }
+                Err(Errno::WOULDBLOCK) => return None,
+                // A file system without such locks.
+                Err(_) => return Some(DirectoryLock(None)),
+            }
+        }
+    }
+}
+
+impl Drop for DirectoryLock {
+    fn drop(&mut self) {
+        // A forked child has the descriptor, too, so closing it is not enough.
+        if let Some(directory) = &self.0 {
+            let _ = rustix::fs::flock(directory, FlockOperation::Unlock);
+        }
+    }
 }
 
 /// Removes a socket whose process has ended.
@@ -215,6 +281,7 @@ fn connect_tcp(host: &str, port: u16, patience: Duration) -> io::Result<OwnedFd>
         match connected.and_then(|()| TcpStream::connect_timeout(&address, patience)) {
             Ok(stream) => {
                 fault!("connect.options")?;
+                limit_silence(stream.as_fd(), SILENCE);
                 return stream.set_nodelay(true).map(|()| stream.into());
             }
             Err(error) => last = error,
@@ -254,31 +321,11 @@ impl Listener {
     /// # Errors
     /// `Invalid` if it is not a socket with such an address.
     pub fn given(socket: OwnedFd) -> Result<Listener> {
-        let address = match name_of(socket.as_fd()) {
-            Some(Local::Tcp(address)) => Address::Tcp(address.ip().to_string(), address.port()),
-            Some(Local::Unix(path)) => Address::Unix(path),
-            None => {
-                let text = "the given socket is neither TCP nor unix";
-                return Err(Error::new(ErrorKind::Invalid, text));
-            }
-        };
+        let address = Address::of_socket(socket.as_fd()).ok_or_else(|| {
+            Error::new(ErrorKind::Invalid, "the given socket is neither TCP nor unix")
+        })?;
         Ok(Listener { socket, address, file: None })
     }
-}
-
-enum Local {
-    Tcp(SocketAddr),
-    Unix(PathBuf),
-}
-
-fn name_of(socket: BorrowedFd<'_>) -> Option<Local> {
-    let any = net::getsockname(socket).ok()?;
-    if let Ok(address) = SocketAddr::try_from(any.clone()) {
-        return Some(Local::Tcp(address));
-    }
-    let unix = SocketAddrUnix::try_from(any).ok()?;
-    let path = unix.path_bytes().unwrap_or_default().to_vec();
-    Some(Local::Unix(PathBuf::from(String::from_utf8_lossy(&path).into_owned())))
 }
 
 /// The peer of a socket, for display, and its user, if the system knows it.
@@ -295,6 +342,18 @@ pub fn peer(socket: BorrowedFd<'_>) -> (String, Option<u32>) {
         Some((pid, uid)) => (format!("unix:pid {pid}"), Some(uid)),
         None => ("unknown".to_owned(), None),
     }
+}
+
+/// True if the peer of a TCP connection is on another machine, as far as its address shows: the end
+/// of a tunnel is on this one.
+#[must_use]
+pub fn is_of_another_machine(socket: BorrowedFd<'_>) -> bool {
+    let ip = |any: net::SocketAddrAny| {
+        SocketAddr::try_from(any).ok().map(|address| address.ip().to_canonical())
+    };
+    let peer = net::getpeername(socket).ok().flatten().and_then(ip);
+    let own = net::getsockname(socket).ok().and_then(ip);
+    peer.is_some_and(|peer| !peer.is_loopback() && own != Some(peer))
 }
 
 /// True if only processes of this machine can reach the address.
@@ -327,6 +386,42 @@ mod tests {
             let error = wrong.parse::<Address>().unwrap_err();
             assert!(error.to_string().contains("an address (unix:PATH"), "{error}");
         }
+    }
+
+    /// Several processes that find the same stale file: one of them gets the address.
+    #[test]
+    fn one_of_many_replaces_a_stale_socket_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let address = Address::Unix(directory.path().join("it"));
+        for round in 0..200 {
+            // Its file stays.
+            drop(address.listen().unwrap().into_parts().0);
+            let begin = std::sync::Barrier::new(4);
+            let listeners: Vec<_> = std::thread::scope(|scope| {
+                let listen = || {
+                    begin.wait();
+                    address.listen()
+                };
+                let threads: Vec<_> = (0..4).map(|_| scope.spawn(listen)).collect();
+                threads.into_iter().filter_map(|thread| thread.join().unwrap().ok()).collect()
+            });
+            assert_eq!(listeners.len(), 1, "round {round}");
+            address.connect(Duration::from_secs(1)).unwrap();
+        }
+    }
+
+    /// Any process that may read a directory can lock it, for as long as it likes.
+    #[test]
+    fn a_lock_on_the_directory_keeps_nobody_from_listening() {
+        let directory = tempfile::tempdir().unwrap();
+        let address = Address::Unix(directory.path().join("it"));
+        // Its file stays.
+        drop(address.listen().unwrap().into_parts().0);
+        let other = std::fs::File::open(directory.path()).unwrap();
+        rustix::fs::flock(&other, FlockOperation::LockExclusive).unwrap();
+        let listener = address.listen().unwrap();
+        address.connect(Duration::from_secs(1)).unwrap();
+        drop(listener);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //!
 //! Invariant: no process waits for a thread of another process, or sends one a message.
 
+use commonhold::raw::process_number;
 use std::mem;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -17,12 +18,13 @@ const LOOK: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub struct OwnedThreads {
     handles: Vec<JoinHandle<()>>,
+    /// The number of the process that started them.
     process: u32,
 }
 
 impl Default for OwnedThreads {
     fn default() -> OwnedThreads {
-        OwnedThreads { handles: Vec::new(), process: std::process::id() }
+        OwnedThreads { handles: Vec::new(), process: process_number() }
     }
 }
 
@@ -47,7 +49,7 @@ impl OwnedThreads {
     /// False in a forked child, where the threads and their data belong to the parent.
     #[must_use]
     pub fn are_here(&self) -> bool {
-        self.process == std::process::id()
+        self.process == process_number()
     }
 
     /// True if all threads have ended.

@@ -1,6 +1,6 @@
-//! Reports of origins, replicas, journals and file servers about themselves, for every process that
-//! has the hold open (`hold stat`). Each report is one line of JSON in a map of the hold, which
-//! removes a report that was not renewed for 4 seconds.
+//! Reports of origins, replicas, journals, bridges and file servers about themselves, for every
+//! process that has the hold open (`hold stat`). Each report is one line of JSON in a map of the
+//! hold, which removes a report that was not renewed for 4 seconds.
 
 use crate::thread_patience::with_patience;
 use commonhold::map::{Map, MapOptions};
@@ -28,7 +28,8 @@ pub struct Reporter {
 }
 
 impl Reporter {
-    /// A reporter for `map`. `what` is `origin`, `replica`, `journal` or `server`.
+    /// A reporter for `map`. `what` is `origin`, `replica`, `journal`, `bridge`, `server` or, for
+    /// a replica of a whole hold, `hold` without a map.
     ///
     /// # Errors
     /// Those of creating the map of the reports.
@@ -78,14 +79,15 @@ fn open(hold: &Hold) -> Result<Option<Map>> {
 /// One report.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// `origin`, `replica`, `journal` or `server`.
+    /// `origin`, `replica`, `journal`, `bridge`, `server`, or `hold` for a replica of a whole hold.
     pub what: String,
     /// The map of the reporter, or the source of a file server.
     pub map: String,
     /// Identifies the reporter among all that ever reported: process and a number.
     pub id: String,
     /// The report: an `OriginReport`, a `ReplicaStatus` or a `JournalStatus` of
-    /// `commonhold-replicate`, or a `ServerReport` of `commonhold-files`.
+    /// `commonhold-replicate`, a `BridgeStatus` of `commonhold-nats`, or a `ServerReport` of
+    /// `commonhold-files`.
     pub says: serde_json::Value,
 }
 

@@ -7,37 +7,63 @@
 //! end. So a full sync never falls behind the stream however long it takes, and the room of the
 //! replica's socket limits how much of either is in flight.
 //!
+//! For a replica that wants only the keys of a prefix, a filter is between the stream and the sends
+//! ([`crate::filter`]), and the full sync leaves out the same keys.
+//!
 //! Why the replica ends up with the map: every change after the full sync's beginning is sent after
 //! it was made, and contains the pair's new state. The full sync has seen every key that does not
 //! change meanwhile; for any other key, the last frame has its state. The end is read after the
 //! full sync, under the stream's lock: everything that the full sync has seen lies before it.
 
+use crate::filter::Filter;
+use crate::origin_clock::OriginClock;
+use crate::protocol::key_prefix::KeyPrefix;
+use crate::protocol::packed::{MOST_UNPACKED, SyncBytes, pack};
 use crate::protocol::payload::Payload;
 use crate::protocol::wire::{self, code};
-use commonhold::Result;
-use commonhold::map::{Iter, Map};
-use commonhold::raw::{Feed, RawFrame};
+use commonhold::map::Map;
+use commonhold::raw::{Feed, IterStep, RawFrame, StepIter, fit_stream, iter_steps};
 use commonhold::stream::StreamPosition;
+use commonhold::{Error, Result};
 use commonhold_io::sockets::Bytes;
+use commonhold_io::thread_patience::with_patience;
 use std::time::{Duration, Instant};
 
 /// The most bytes per send: more does not make it faster, and others wait for their turn.
 const MOST: usize = 256 << 10;
 /// Bytes of the full sync that are sent at a time, without the last pair.
 const PIECE: usize = 64 << 10;
+/// The work of passing over a segment of the map, as bytes of a piece.
+const SEGMENT: usize = 1 << 10;
+/// How long the stream waits for a stopped process before it becomes larger.
+const PATIENCE: Duration = Duration::from_millis(100);
 /// How often a replica gets the time and the end of the stream.
 const TIME_EVERY: Duration = Duration::from_millis(500);
 
 /// See the module.
 pub(crate) struct Delivery {
     feed: Feed,
+    /// For a replica that wants only the keys of a prefix.
+    filter: Option<Filter>,
     /// The full sync, until it is over.
-    pairs: Option<Iter>,
+    pairs: Option<StepIter>,
+    /// The work of passing over unwanted pairs, as bytes, since it was taken.
+    passed: usize,
+    /// The clock of the pairs' expiry; `None` if they are sent without expiry.
+    clock: Option<OriginClock>,
+    /// Whether the pairs are compressed.
+    packs: bool,
+    /// Bytes of the pairs so far.
+    sync_bytes: SyncBytes,
     /// The replica does not know yet from which position on its map equals the origin's.
     end_due: bool,
     boundary: u64,
+    /// Why the stream could not get room for changes that did not fit into it.
+    too_small: Option<Error>,
     /// When the replica gets the time again, if it gets it.
     time_due: Option<Instant>,
+    /// The time of which the map has everything.
+    as_of_ms: Box<dyn Fn() -> u64 + Send>,
 }
 
 impl Delivery {
@@ -47,14 +73,70 @@ impl Delivery {
     /// Those of following.
     pub(crate) fn begin(map: &Map, position: Option<StreamPosition>) -> Result<Delivery> {
         let resumed = position.and_then(|position| map.follow_from(position).ok());
+        let mut too_small = None;
         let (follower, pairs) = match resumed {
             Some(follower) => (follower, None),
-            None => (map.follow()?, Some(map.iter())),
+            None => {
+                // Otherwise the next change of that size would end this full sync, too.
+                too_small = with_patience(PATIENCE, || fit_stream(map)).err();
+                (map.follow()?, Some(iter_steps(map, &[], false)))
+            }
         };
         let feed = follower.into_feed();
         let boundary = feed.position().offset;
         let time_due = Some(Instant::now());
-        Ok(Delivery { feed, pairs, end_due: true, boundary, time_due })
+        let as_of_ms = Box::new(wire::now_ms);
+        Ok(Delivery {
+            feed,
+            filter: None,
+            pairs,
+            passed: 0,
+            clock: None,
+            packs: false,
+            sync_bytes: SyncBytes::default(),
+            end_due: true,
+            boundary,
+            too_small,
+            time_due,
+            as_of_ms,
+        })
+    }
+
+    /// The same delivery with the keys of a prefix only, before it has sent any.
+    pub(crate) fn with_prefix(self, map: &Map, prefix: KeyPrefix) -> Delivery {
+        if prefix.is_of_all() {
+            return self;
+        }
+        let pairs = self.pairs.map(|_| iter_steps(map, prefix.bytes(), false));
+        Delivery { pairs, filter: Some(Filter::new(prefix)), ..self }
+    }
+
+    /// The same delivery with the expiry of the pairs, before it has sent any. It includes pairs
+    /// that have expired, because their removals come as changes.
+    pub(crate) fn with_expiry(self, map: &Map, clock: OriginClock) -> Delivery {
+        let prefix = self.filter.as_ref().map_or(&[][..], |filter| filter.prefix().bytes());
+        let pairs = self.pairs.map(|_| iter_steps(map, prefix, true));
+        Delivery { pairs, clock: Some(clock), ..self }
+    }
+
+    /// The same delivery with compressed pairs.
+    pub(crate) fn with_packing(self) -> Delivery {
+        Delivery { packs: true, ..self }
+    }
+
+    /// Bytes of the pairs that were taken for sending.
+    pub(crate) fn sync_bytes(&self) -> SyncBytes {
+        self.sync_bytes
+    }
+
+    /// The same delivery with the time of a map that follows another one.
+    pub(crate) fn with_time(self, as_of_ms: impl Fn() -> u64 + Send + 'static) -> Delivery {
+        Delivery { as_of_ms: Box::new(as_of_ms), ..self }
+    }
+
+    /// Why the stream could not get room for changes that did not fit into it, if it needs room.
+    pub(crate) fn too_small(&self) -> Option<&Error> {
+        self.too_small.as_ref()
     }
 
     /// The same delivery without messages about the time.
@@ -72,12 +154,35 @@ impl Delivery {
 
     /// The position in the stream up to which everything was sent.
     pub(crate) fn position(&self) -> StreamPosition {
-        self.feed.position()
+        let at = self.feed.position();
+        let sent = self.filter.as_ref().map_or(at.offset, |filter| filter.sent(at.offset));
+        StreamPosition { offset: sent, ..at }
+    }
+
+    /// The offset from which on it needs the stream: everything before was sent, or passed over.
+    pub(crate) fn offset(&self) -> u64 {
+        self.feed.position().offset
+    }
+
+    /// When it has something to send although the stream does not grow: the position behind changes
+    /// that were passed over.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.filter.as_ref().and_then(Filter::due)
+    }
+
+    /// The work of passing over unwanted pairs since the last call, as bytes.
+    pub(crate) fn take_passed(&mut self) -> usize {
+        std::mem::take(&mut self.passed)
     }
 
     /// True until the full sync is over.
     pub(crate) fn is_syncing(&self) -> bool {
         self.pairs.is_some()
+    }
+
+    /// True if the next bytes are pairs of the full sync: all changes before them were sent.
+    pub(crate) fn is_next_pairs(&self) -> bool {
+        self.is_syncing() && self.feed.position().offset >= self.boundary
     }
 
     /// True until the replica knows from which position on its map equals the origin's.
@@ -86,7 +191,7 @@ impl Delivery {
     }
 
     /// Returns the next bytes to send, and of the stream none beyond `limit`. `None` if there is
-    /// nothing now.
+    /// nothing now. Without `has_room`, it reads no further pairs of the full sync.
     ///
     /// # Errors
     /// `Lapped`, `NotFound` if the map was dropped or replaced by its shadow map: then the replica
@@ -95,6 +200,7 @@ impl Delivery {
         &mut self,
         limit: Option<StreamPosition>,
         now: Instant,
+        has_room: bool,
     ) -> Result<Option<Payload>> {
         // A position of another stream may lie inside a frame of this one: then nothing goes out.
         let own = self.feed.position().stream;
@@ -103,19 +209,28 @@ impl Delivery {
             false => 0,
         });
         loop {
-            if let Some(bytes) = self.feed.pending(self.boundary, MOST)? {
-                return Ok(Some(Payload::Stream(bytes)));
+            if let Some(payload) = self.next_of_stream(now)? {
+                return Ok(Some(payload));
             }
             // A frame ends here.
             let before = self.boundary;
             self.boundary = self.feed.tail().min(limit).max(before);
             let mut words = Vec::new();
-            self.continue_sync(&mut words)?;
+            if has_room || !self.is_syncing() {
+                self.continue_sync(&mut words)?;
+                if words.is_empty() && self.is_syncing() {
+                    // It has only passed over pairs. Something has to be sent so that it goes on.
+                    self.time_due = self.time_due.map(|_| now);
+                }
+            }
             if self.time_due.is_some_and(|due| now >= due) {
-                wire::put_time(&mut words, before, self.feed.tail(), wire::now_ms());
+                // Before the end of the stream, which may grow meanwhile.
+                let as_of_ms = (self.as_of_ms)();
+                wire::put_time(&mut words, before, self.feed.tail(), as_of_ms);
                 self.time_due = Some(now + TIME_EVERY);
             }
             if !words.is_empty() {
+                self.put_pending_before(&mut words);
                 return Ok(Some(Payload::Words(Bytes::from(words))));
             }
             if self.boundary == before {
@@ -124,20 +239,57 @@ impl Delivery {
         }
     }
 
+    /// Puts the message about changes that were passed over before others: these have the position
+    /// behind them.
+    fn put_pending_before(&mut self, words: &mut Vec<u8>) {
+        let Some(filter) = &mut self.filter else { return };
+        let mut all = Vec::new();
+        filter.put_pending(&mut all);
+        if !all.is_empty() {
+            all.append(words);
+            *words = all;
+        }
+    }
+
+    /// The next bytes of the stream, up to the boundary.
+    fn next_of_stream(&mut self, now: Instant) -> Result<Option<Payload>> {
+        match &mut self.filter {
+            Some(filter) => filter.next(&mut self.feed, self.boundary, now),
+            None => Ok(self.feed.pending(self.boundary, MOST)?.map(Payload::Stream)),
+        }
+    }
+
     /// Appends the next piece of the full sync, and behind it the position from which on the
     /// replica's map equals the origin's.
     fn continue_sync(&mut self, words: &mut Vec<u8>) -> Result<()> {
         let offset = self.feed.position().offset;
-        while let Some(pairs) = self.pairs.as_mut().filter(|_| words.len() < PIECE) {
-            let Some(pair) = pairs.next() else {
-                self.pairs = None;
-                break;
+        // Where the last pair begins, which may be large.
+        let (mut last, mut passed) = (0, 0);
+        while let Some(pairs) = self.pairs.as_mut().filter(|_| words.len() + passed < PIECE) {
+            let ((key, value), expiry) = match pairs.step()? {
+                IterStep::Pair(pair, expiry) => (pair, expiry),
+                IterStep::Segment => {
+                    passed += self.filter.as_ref().map_or(0, |_| SEGMENT);
+                    continue;
+                }
+                IterStep::End => {
+                    self.pairs = None;
+                    break;
+                }
             };
-            let (key, value) = pair?;
-            let frame =
-                RawFrame { code: code::PAIR, key: &key, value: &value, expires_ms: 0, offset };
+            last = words.len();
+            let expires_ms = self.clock.map_or(0, |clock| clock.at_origin(expiry));
+            let frame = RawFrame { code: code::PAIR, key: &key, value: &value, expires_ms, offset };
             frame.encode_into(words)?;
         }
+        self.passed += passed;
+        let plain = words.len();
+        if self.packs {
+            let large = words.split_off(if plain > MOST_UNPACKED { last } else { plain });
+            pack(words, offset);
+            words.extend(large);
+        }
+        self.sync_bytes.add(plain, words.len());
         if self.pairs.is_none() && self.end_due {
             // While a change is being made, the end is not known: it is sent later.
             if let Some(end) = self.feed.try_end()? {

@@ -29,6 +29,11 @@ pub const FAULTS: &[(&str, &[&str])] = &[
     ("journal.stat", &["EIO", "ENOMEM", "EACCES"]),
     ("journal.open-directory", OPENING),
     ("journal.sync-directory", &["EIO", "ENOSPC", "EDQUOT", "EINVAL", "EROFS"]),
+    ("journal.link", &["EPERM", "ENOSPC", "EROFS"]),
+    ("journal.make-archive", &["EACCES", "ENOSPC", "EIO"]),
+    ("journal.list-archive", &["EACCES", "EMFILE", "EIO"]),
+    ("journal.seal", &["EPERM", "EACCES", "ENOSPC", "EIO"]),
+    ("journal.remove-segment", &["EACCES", "EROFS", "EIO"]),
     ("journal.thread", THREAD),
     // Replicas and their origins.
     ("replica.eventfd", &["EMFILE", "ENFILE", "ENOMEM"]),

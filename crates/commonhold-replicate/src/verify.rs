@@ -8,9 +8,13 @@
 //! fewer keys take less time. Positions of another stream cannot be compared, and a side that got
 //! the whole map has not noted its changes: then the comparison starts over.
 
+use crate::lineage;
+use crate::origin_clock::has_expiry;
+use crate::protocol::key_prefix::KeyPrefix;
 use crate::replica::position;
 use crate::replica::{Replica, ReplicaEvents, ReplicaOptions};
 use commonhold::map::Map;
+use commonhold::raw::open_unready_map;
 use commonhold::stream::{StreamFrame, StreamPosition};
 use commonhold::{Error, ErrorKind, Hold, Result};
 use commonhold_io::address::Address;
@@ -41,6 +45,9 @@ pub struct Verified {
     /// The position of the origin's stream at which they were compared; for keys that changed
     /// meanwhile, a little later.
     pub position: StreamPosition,
+    /// The prefix of the keys that were compared, with escapes for bytes that are not text; `None`
+    /// for all keys.
+    pub prefix: Option<String>,
     /// The number of pairs that the replica has.
     pub pairs: u64,
     /// The digest of the origin's pairs; see [`digest`].
@@ -125,7 +132,8 @@ impl Changes {
 }
 
 /// Compares the replica `name` in `hold` with the origin at an address. Names at most `most` keys
-/// that differ.
+/// that differ. Compares only the keys that the replica replicates
+/// ([`prefix`](ReplicaOptions::prefix)), whatever the options contain.
 ///
 /// Needs memory for a copy of the map, in the directory of holds with bare names. Takes as long as
 /// a first synchronisation. It takes a few seconds longer if the replica has pairs that the origin
@@ -145,11 +153,18 @@ pub fn verify(
     (time, most): (Duration, usize),
 ) -> Result<Verified> {
     let deadline = Instant::now() + time.min(LONGEST);
+    let prefix = match open_unready_map(hold, name) {
+        Ok(map) => lineage::prefix_of(hold, &map)?,
+        Err(error) if error.is_not_found() => KeyPrefix::default(),
+        Err(error) => return Err(error),
+    };
+    let wanted = (!prefix.is_of_all()).then(|| prefix.bytes().to_vec());
+    let options = ReplicaOptions { prefix: wanted, ..options };
     for attempt in 0..ATTEMPTS {
         let checked = Side { hold: hold.clone(), name: name.to_owned() };
         let found = attempt_at(checked, origin, options.clone(), (attempt, deadline))?;
         if let Some(found) = found {
-            return Ok(found.limited_to(most));
+            return Ok(Verified { prefix: prefix.shown(), ..found.limited_to(most) });
         }
     }
     let text = format!(
@@ -170,12 +185,18 @@ fn attempt_at(
     let directory = tempfile_like()?;
     let copy_hold = Hold::options().delete_on_last_exit(true).create(&directory)?;
     let changes = Changes::default();
-    let replica = Replica::connect(&copy_hold, COPY, origin, options, changes.clone())?;
+    let replica = Replica::connect_to_compare(
+        &copy_hold,
+        (COPY, &checked.name),
+        origin,
+        options,
+        changes.clone(),
+    )?;
     if !replica.wait_ready(deadline.saturating_duration_since(Instant::now())) {
         let why = replica.status().last_error.unwrap_or_else(|| "it is not ready".to_owned());
         return Err(Error::new(
             ErrorKind::TimedOut,
-            format!("{origin}: no copy of the map: {why}"),
+            format!("{origin}: cannot copy the map: {why}"),
         ));
     }
     let copy = Side { hold: copy_hold.clone(), name: COPY.to_owned() };
@@ -197,7 +218,7 @@ fn attempt_at(
 /// A name for the copy's hold that no other hold has.
 fn tempfile_like() -> Result<String> {
     let number = crate::protocol::secret::nonce()
-        .map_err(|e| Error::new(ErrorKind::Io, format!("no random numbers: {e}")))?;
+        .map_err(|e| Error::new(ErrorKind::Io, format!("cannot get random numbers: {e}")))?;
     let number = u64::from_le_bytes(number[..8].try_into().unwrap_or_default());
     Ok(format!("verify-{}-{number:016x}", std::process::id()))
 }
@@ -297,6 +318,7 @@ impl Comparison<'_> {
         };
         let verified = Verified {
             position,
+            prefix: None,
             pairs: checked.len()?,
             origin_digest: sums[0].to_string(),
             replica_digest: sums[1].to_string(),
@@ -325,14 +347,15 @@ impl Comparison<'_> {
                 Some(at) if at.stream == begin.stream && late => {
                     let behind = begin.offset - at.offset;
                     let text = format!(
-                        "map '{name}' is {behind} bytes behind its origin, and does not catch up"
+                        "map '{name}' is {behind} bytes behind its origin and did not catch up; \
+                         allow more time"
                     );
                     return Err(Error::new(ErrorKind::TimedOut, text));
                 }
                 Some(at) if at.stream != begin.stream && (self.is_first || late) => {
                     let text = format!(
-                        "map '{name}' follows another stream than this origin's: it is not \
-                         synchronised with it"
+                        "map '{name}' follows another stream, so it is not a replica of this \
+                         origin's map"
                     );
                     return Err(Error::new(ErrorKind::Mismatch, text));
                 }
@@ -372,12 +395,17 @@ impl Comparison<'_> {
         let from = before[0].0.offset.min(before[1].0.offset);
         let (mut round, mut suspects) = (Round::default(), Vec::new());
         let may_be_late = Instant::now() < self.answer_deadline;
+        let expires = has_expiry(origin);
         for key in keys {
             let values = [origin.get(key)?, checked.get(key)?];
             let pairs = values.each_ref().map(|v| Sum::of(key, v.as_deref()));
             match values[0] == values[1] {
                 true => round.count(pairs),
-                false => suspects.push((key, pairs, may_be_late && values[0].is_none())),
+                false => {
+                    // The two sides know the origin's clock up to a few milliseconds.
+                    let is_gone = values[0].is_none() || (expires && values[1].is_none());
+                    suspects.push((key, pairs, may_be_late && is_gone));
+                }
             }
         }
         let Some(after) = self.bounds()? else { return Ok(None) };

@@ -11,11 +11,13 @@ use crate::stairs::Eye;
 use commonhold::Hold;
 use commonhold::map::{Map, MapOptions};
 use commonhold::stream::StreamPosition;
-use commonhold_replicate::{Address, Origin, OriginOptions, Replica, ReplicaEvents, ReplicaState};
+use commonhold_replicate::{
+    Address, Origin, OriginOptions, Replica, ReplicaEvents, ReplicaOptions, ReplicaState,
+};
 use commonhold_testing::alone::cast;
 use commonhold_testing::support::Dice;
-use commonhold_testing::support::ground::Ground;
 use commonhold_testing::support::process::{Board, Child, until};
+use commonhold_testing::support::test_dir::TestDir;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -34,7 +36,7 @@ pub mod word {
     /// The first row.
     pub const ROWS: usize = 8;
     /// Words of a row.
-    pub const ROW: usize = 8;
+    pub const ROW: usize = 9;
 
     /// In a row: it works. A relay: it has a copy. An origin: it listens.
     pub const UP: usize = 0;
@@ -54,12 +56,14 @@ pub mod word {
     pub const ORDER: usize = 7;
     /// An origin: the port where it listens.
     pub const PORT: usize = 7;
+    /// A replica: 1 if pairs have come in compressed blocks.
+    pub const PACKED: usize = 8;
 }
 use word::*;
 
 /// A hold with the map `it`, and all its actors.
 pub struct Play {
-    pub ground: Ground,
+    pub test_dir: TestDir,
     pub board: &'static Board,
     pub hold: Hold,
     pub map: Map,
@@ -69,12 +73,12 @@ pub struct Play {
 impl Play {
     /// With room for this many actors on the board.
     pub fn new(options: MapOptions, actors: usize) -> Play {
-        let ground = Ground::memory();
-        let hold = Hold::create(ground.path("origin.hold")).unwrap();
+        let test_dir = TestDir::memory();
+        let hold = Hold::create(test_dir.path("origin.hold")).unwrap();
         let map = hold.maps().open_or_create("it", options).unwrap();
         let board = Box::leak(Box::new(Board::new(ROWS + ROW * actors)));
-        let address = Address::Unix(ground.path("origin"));
-        Play { ground, board, hold, map, address }
+        let address = Address::Unix(test_dir.path("origin"));
+        Play { test_dir, board, hold, map, address }
     }
 
     pub fn row(&self, actor: usize) -> Row {
@@ -100,7 +104,7 @@ impl Play {
     ) -> Child {
         let row = self.row(actor);
         row.put(UP, 0);
-        let path = self.ground.path("origin.hold");
+        let path = self.test_dir.path("origin.hold");
         let child = cast(format!("origin {actor}"), || {
             let hold = Hold::open(path).unwrap();
             let mut options = OriginOptions { stream_bytes: 64 << 20, ..OriginOptions::default() };
@@ -123,7 +127,7 @@ impl Play {
 
     /// A writer in a process of its own, until the play ends.
     pub fn writer(&self, actor: usize, mut work: impl FnMut(&Map, &Row)) -> Child {
-        let (row, path) = (self.row(actor), self.ground.path("origin.hold"));
+        let (row, path) = (self.row(actor), self.test_dir.path("origin.hold"));
         cast(format!("writer {actor}"), || {
             let hold = Hold::open(path).unwrap();
             let map = hold.maps().open("it").unwrap();
@@ -135,7 +139,7 @@ impl Play {
     }
 
     pub fn copy_path(&self, actor: usize) -> PathBuf {
-        self.ground.path(&format!("copy{actor}.hold"))
+        self.test_dir.path(&format!("copy{actor}.hold"))
     }
 
     /// A replica, in a hold named after it.
@@ -170,6 +174,29 @@ impl Play {
         })
     }
 
+    /// A replica of the keys of a prefix, which is killed or stops itself at a step if it gets one.
+    /// It compares nothing itself.
+    pub fn replica_of(
+        &self,
+        actor: usize,
+        from: &[Address],
+        prefix: &[u8],
+        #[cfg_attr(not(feature = "steps"), allow(unused))] step: Option<&str>,
+    ) -> Child {
+        let (row, path) = (self.row(actor), self.copy_path(actor));
+        row.clear();
+        cast(format!("replica {actor} of a prefix"), || {
+            let hold = Hold::open_or_create(path).unwrap();
+            let (prefix, also) = (Some(prefix.to_vec()), from[1..].to_vec());
+            let options = ReplicaOptions { prefix, also, ..eager() };
+            #[cfg(feature = "steps")]
+            step.into_iter().for_each(|step| commonhold::steps::arm(step).unwrap());
+            let replica = Replica::connect(&hold, "it", &from[0], options, ()).unwrap();
+            row.put(UP, 1);
+            row.follow(&replica, 1, |_| ());
+        })
+    }
+
     /// A replica that is followed in its turn, at [`relay_address`](Self::relay_address).
     pub fn relay(&self, actor: usize, from: &Address) -> Child {
         let (row, path) = (self.row(actor), self.copy_path(actor));
@@ -194,7 +221,7 @@ impl Play {
     }
 
     pub fn relay_address(&self, actor: usize) -> Address {
-        Address::Unix(self.ground.path(&format!("relay{actor}")))
+        Address::Unix(self.test_dir.path(&format!("relay{actor}")))
     }
 
     /// Looks at the stairs in a replica's hold until the end, through a read-only handle.
@@ -277,7 +304,7 @@ impl Row {
 
     /// For another child that takes the part.
     fn clear(&self) {
-        for word in [UP, READY, SYNCS, CONNECTIONS, AT, CONNECTED] {
+        for word in [UP, READY, SYNCS, CONNECTIONS, AT, CONNECTED, PACKED] {
             self.put(word, 0);
         }
     }
@@ -309,6 +336,7 @@ impl Row {
             self.put(CONNECTIONS, status.connections);
             self.put(AT, status.position.map_or(0, |position| position.offset));
             self.put(CONNECTED, u64::from(status.connected));
+            self.put(PACKED, u64::from(status.sync_wire_bytes < status.sync_bytes));
             self.put(READY, u64::from(status.ready));
             also(status.ready);
             if self.get(ORDER) == STOP_BEFORE_SHOWING {

@@ -1,6 +1,7 @@
 //! Very many replicas, and replicas that join while writers run at full speed.
 
 use crate::cast::{Complaint, Play, Row, digest, raise_file_limit, scribble, word};
+use crate::hostile::words::{Peer, frame, greeting};
 use crate::party::{LONG, eager};
 use crate::stairs;
 use commonhold::Hold;
@@ -55,14 +56,20 @@ fn private_bytes(pid: i32) -> u64 {
 /// state of the connection.
 const PER_REPLICA: u64 = 256 << 10;
 const THOUSAND: usize = 1024;
+/// As many more connections as a tenth of the thousand are of peers that misbehave.
+const BAD: usize = THOUSAND / 10;
+/// Between two rounds of bad peers that come and go.
+const ROUND: Duration = Duration::from_millis(200);
 /// The order for the crowd when writers run.
 const JOIN: u64 = 1;
 
 #[test]
 fn a_thousand_replicas_of_one_process_converge() {
     let play = Play::new(MapOptions::general(), REPLICA);
-    play.hold.maps().begin_stream("it", STREAM).unwrap();
-    let origin = play.origin(ORIGIN, |_| raise_file_limit());
+    let origin = play.origin(ORIGIN, |options| {
+        raise_file_limit();
+        options.stream_bytes = STREAM;
+    });
     let before = private_bytes(origin.pid());
     let row = play.row(CROWD);
     let crowd = cast("the crowd", || follow_with(&play, THOUSAND));
@@ -71,6 +78,7 @@ fn a_thousand_replicas_of_one_process_converge() {
     rows().for_each(|writer| writer.put(word::ORDER, GENTLY));
     let writers = writers(&play);
     row.put(word::ORDER, JOIN);
+    let bad = cast("the bad peers", || misbehave(&play));
     let mut most = 0;
     until("all have joined", || {
         most = most.max(private_bytes(origin.pid()));
@@ -90,6 +98,7 @@ fn a_thousand_replicas_of_one_process_converge() {
         crowd.is_gone()
     });
     crowd.finish();
+    bad.finish();
     let grown = most.saturating_sub(before);
     let limit = PER_REPLICA * THOUSAND as u64;
     assert!(grown <= limit, "the origin has grown by {grown} bytes, more than {limit}");
@@ -97,12 +106,37 @@ fn a_thousand_replicas_of_one_process_converge() {
     origin.finish();
 }
 
+/// Joins as replicas that read nothing, that leave and come again, and that send garbage, until all
+/// is written.
+fn misbehave(play: &Play) {
+    let join = || {
+        let mut peer = Peer::of(&play.address);
+        peer.say(&greeting(None));
+        peer
+    };
+    let mut peers: Vec<Peer> = (0..BAD).map(|_| join()).collect();
+    while play.board.get(word::OVER) == 0 {
+        for (number, peer) in peers.iter_mut().enumerate() {
+            match number % 3 {
+                // It has stopped reading; the origin may have disconnected it.
+                0 => {}
+                1 => *peer = join(),
+                _ => {
+                    *peer = join();
+                    peer.say(&frame(0x999, 0, &[1; 900], &[]));
+                }
+            }
+        }
+        std::thread::sleep(ROUND);
+    }
+}
+
 /// Runs this many replicas in this process; publishes how many were ready, and compares at the end.
 fn follow_with(play: &Play, count: usize) {
     raise_file_limit();
     let row = play.row(CROWD);
     let make = |number| {
-        let path = play.ground.path(&format!("crowd{number}.hold"));
+        let path = play.test_dir.path(&format!("crowd{number}.hold"));
         row.count();
         Hold::options().max_bytes(16 << 20).create(path).unwrap()
     };
@@ -125,14 +159,16 @@ fn follow_with(play: &Play, count: usize) {
         let found = digest(&hold.maps().open("it").unwrap());
         assert_eq!(found, play.board.get(word::DIGEST), "replica {number}");
     }
+    let syncs: u64 = copies.iter().map(|(_, replica)| replica.status().synchronisations).sum();
+    assert!(syncs > count as u64, "no replica was lapped: the stream is not small");
 }
 
 #[test]
 fn two_hundred_replica_processes_converge() {
     const COUNT: usize = 200;
     let play = Play::new(MapOptions::fixed(4, 12), REPLICA + COUNT);
-    play.hold.maps().begin_stream("it", STREAM).unwrap();
     let origin = play.origin(ORIGIN, |options| {
+        options.stream_bytes = STREAM;
         options.kind = LoopKind::Uring;
         options.io_threads = 2;
     });

@@ -57,7 +57,7 @@ fn connections_end_though_a_child_keeps_their_sockets() {
 #[test]
 fn a_child_drops_its_parents_journal() {
     let source = Source::new(MapOptions::general());
-    let file = source.ground.path("it.journal");
+    let file = source.test_dir.path("it.journal");
     let mut journal =
         Some(Journal::start(&source.hold, "it", &file, JournalOptions::default()).unwrap());
     source.map.set("a", "1").unwrap();
@@ -71,7 +71,7 @@ fn a_child_drops_its_parents_journal() {
 fn a_child_may_use_the_hold_all_the_same() {
     let mut source = Source::new(MapOptions::general());
     let copy = Copy::of(&source, "copy.hold");
-    let path = source.ground.path("origin.hold");
+    let path = source.test_dir.path("origin.hold");
     Child::run("writes", || {
         drop(source.origin.take());
         source.map.set("by the child", "1").unwrap();

@@ -8,14 +8,16 @@
 //! | [`crowds`] | many of them, and what they leave behind: memory, threads, descriptors |
 //! | [`slow`] | peers that read slowly, or never, or leave in the middle |
 //! | [`to_replica`] | origins that lie |
+//! | [`packed`] | origins that lie in compressed blocks |
 //! | [`deceived`] | the replica that they lie to |
 
 mod crowds;
 mod deceived;
+mod packed;
 mod slow;
 mod to_origin;
 mod to_replica;
-mod words;
+pub mod words;
 
 use crate::party::{Copy, LONG, Source, eager};
 use commonhold::Hold;
@@ -105,7 +107,7 @@ impl Besieged {
 }
 
 fn follow(source: &Source, name: &str, address: &Address, secret: Option<Secret>) -> Copy {
-    let hold = Hold::open_or_create(source.ground.path(name)).unwrap();
+    let hold = Hold::open_or_create(source.test_dir.path(name)).unwrap();
     let options = ReplicaOptions { secret, ..eager() };
     let replica = Replica::connect(&hold, "it", address, options, ()).unwrap();
     let copy = Copy { hold, replica };

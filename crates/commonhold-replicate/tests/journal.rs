@@ -1,17 +1,19 @@
 //! Journals: durable changes come back, exactly as the map was at some moment, whatever part of the
 //! file is lost.
 
+use crate::history::without_times_at_end;
 use commonhold::map::{Map, MapOptions};
 use commonhold::stream::StreamPosition;
 use commonhold::{ErrorKind, Hold};
 use commonhold_replicate::journal::{Journal, JournalOptions, Rebuilt, SyncPolicy, rebuild};
 use commonhold_testing::support::Dice;
 use commonhold_testing::support::disk::on_small_tmpfs;
-use commonhold_testing::support::ground::Ground;
 use commonhold_testing::support::process::{Board, Child, until};
 use commonhold_testing::support::refused;
+use commonhold_testing::support::test_dir::TestDir;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const LONG: Duration = Duration::from_secs(60);
@@ -19,7 +21,7 @@ const LONG: Duration = Duration::from_secs(60);
 type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 
 struct Kept {
-    ground: Ground,
+    test_dir: TestDir,
     hold: Hold,
     map: Map,
     file: PathBuf,
@@ -27,12 +29,12 @@ struct Kept {
 
 impl Kept {
     fn new(options: MapOptions) -> Kept {
-        let ground = Ground::memory();
-        let hold = Hold::create(ground.path("it.hold")).unwrap();
+        let test_dir = TestDir::memory();
+        let hold = Hold::create(test_dir.path("it.hold")).unwrap();
         let map = hold.maps().open_or_create("it", options).unwrap();
-        std::fs::create_dir(ground.path("place")).unwrap();
-        let file = ground.path("place/it.journal");
-        Kept { ground, hold, map, file }
+        std::fs::create_dir(test_dir.path("place")).unwrap();
+        let file = test_dir.path("place/it.journal");
+        Kept { test_dir, hold, map, file }
     }
 
     fn start(&self, change: impl FnOnce(&mut JournalOptions)) -> Journal {
@@ -43,18 +45,18 @@ impl Kept {
 
     /// Moves its directory away, and puts a file in its place: no file can be made there.
     fn move_away(&self) {
-        std::fs::rename(self.ground.path("place"), self.ground.path("moved")).unwrap();
-        std::fs::write(self.ground.path("place"), b"").unwrap();
+        std::fs::rename(self.test_dir.path("place"), self.test_dir.path("moved")).unwrap();
+        std::fs::write(self.test_dir.path("place"), b"").unwrap();
     }
 
     fn move_back(&self) {
-        std::fs::remove_file(self.ground.path("place")).unwrap();
-        std::fs::rename(self.ground.path("moved"), self.ground.path("place")).unwrap();
+        std::fs::remove_file(self.test_dir.path("place")).unwrap();
+        std::fs::rename(self.test_dir.path("moved"), self.test_dir.path("place")).unwrap();
     }
 
     /// Rebuilds a map from a file.
     fn rebuilt(&self, file: &Path) -> commonhold::Result<(Rebuilt, Pairs)> {
-        let path = self.ground.path("again.hold");
+        let path = self.test_dir.path("again.hold");
         let hold = Hold::create(&path).unwrap();
         let rebuilt = rebuild(&hold, "it", file, &small());
         let result = rebuilt.map(|rebuilt| {
@@ -63,7 +65,7 @@ impl Kept {
             (rebuilt, pairs(&map))
         });
         let half = |map: &commonhold::map::MapInfo| !map.name.starts_with('.');
-        let left = hold.maps().list().unwrap().iter().any(half);
+        let left = hold.maps().list_all().unwrap().iter().any(half);
         assert!(result.is_ok() || !left, "half a map is left");
         drop(hold);
         std::fs::remove_file(path).unwrap();
@@ -151,12 +153,12 @@ fn cut_anywhere_it_is_a_state_that_was() {
     stir(&kept.map, &mut dice, 6);
     let journal = kept.start(|_| ());
     kept.map.sync(LONG).unwrap();
-    let whole = std::fs::metadata(&kept.file).unwrap().len() as usize;
+    let whole = without_times_at_end(&std::fs::read(&kept.file).unwrap());
     let states = States::of(&kept.map, &mut dice, 12);
     kept.map.sync(LONG).unwrap();
     drop(journal);
     let bytes = std::fs::read(&kept.file).unwrap();
-    let cut = kept.ground.path("cut");
+    let cut = kept.test_dir.path("cut");
     let mut last = 0;
     for len in 0..=bytes.len() {
         std::fs::write(&cut, &bytes[..len]).unwrap();
@@ -185,13 +187,20 @@ fn lost_and_reordered_writes_lose_nothing_that_was_durable() {
     let journal = kept.start(|_| ());
     stir(&kept.map, &mut dice, 20);
     let durable = kept.map.sync(LONG).unwrap();
+    journal.finish().unwrap();
     let synced = std::fs::read(&kept.file).unwrap();
+    let journal = kept.start(|options| options.sync = SyncPolicy::Every(60 * LONG));
+    // Only its first sync is due at once.
+    until("it has synced", || journal.status().durable.is_some());
     let states = States::of(&kept.map, &mut dice, 120);
-    kept.map.sync(LONG).unwrap();
-    drop(journal);
+    let end = kept.map.follow().unwrap().end().unwrap();
+    until("all is written", || journal.status().position == Some(end));
     let written = std::fs::read(&kept.file).unwrap();
     assert_eq!(&written[..synced.len()], &synced[..]);
-    let crashed = kept.ground.path("crashed");
+    assert_eq!(journal.status().durable, Some(durable));
+    let synced = &written[..written.len() - (end.offset - durable.offset) as usize];
+    drop(journal);
+    let crashed = kept.test_dir.path("crashed");
     for round in 0..400 {
         let mut bytes = written.clone();
         bytes.truncate(
@@ -220,7 +229,7 @@ fn damaged_bytes_are_never_believed() {
     kept.map.sync(LONG).unwrap();
     drop(journal);
     let bytes = std::fs::read(&kept.file).unwrap();
-    let damaged = kept.ground.path("damaged");
+    let damaged = kept.test_dir.path("damaged");
     for round in 0..600 {
         let mut copy = bytes.clone();
         let bit = dice.below(copy.len() as u64 * 8) as usize;
@@ -248,7 +257,7 @@ fn it_is_compacted_while_it_runs() {
     drop(journal);
     assert!(std::fs::metadata(&kept.file).unwrap().len() < 512 << 10);
     assert_eq!(kept.rebuilt(&kept.file).unwrap().1, pairs(&kept.map));
-    assert_eq!(std::fs::read_dir(kept.ground.path("place")).unwrap().count(), 1);
+    assert_eq!(std::fs::read_dir(kept.test_dir.path("place")).unwrap().count(), 1);
 }
 
 /// The file is compacted although each run ends before the file has doubled.
@@ -290,6 +299,44 @@ fn changes_too_large_for_the_stream_are_durable() {
     assert_eq!(kept.rebuilt(&kept.file).unwrap().1, pairs(&kept.map));
 }
 
+/// The next journal begins a new file, although its stream has another number.
+#[test]
+fn a_journal_continues_behind_a_resized_stream() {
+    let kept = Kept::new(MapOptions::general());
+    kept.map.set("small", "1").unwrap();
+    kept.start(|_| ()).finish().unwrap();
+    for bytes in [1u64 << 21, 1 << 22, 1 << 18] {
+        kept.map.set("round", bytes.to_le_bytes()).unwrap();
+        kept.hold.maps().begin_stream("it", bytes).unwrap();
+    }
+    kept.start(|options| options.stream_bytes = 1 << 17).finish().unwrap();
+    assert_eq!(kept.rebuilt(&kept.file).unwrap().1, pairs(&kept.map));
+    // Another map of this name has another stream.
+    kept.hold.maps().drop("it").unwrap();
+    kept.hold.maps().create("it", MapOptions::general()).unwrap();
+    let other = Journal::start(&kept.hold, "it", &kept.file, small());
+    refused(other, ErrorKind::Mismatch, "does not belong");
+}
+
+#[test]
+fn a_journal_begins_although_changes_are_too_large_for_the_stream() {
+    let kept = Kept::new(MapOptions::general());
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0.. {
+                kept.map.set("large", vec![round as u8; 1 << 20]).unwrap();
+                if over.load(Ordering::Relaxed) {
+                    return;
+                }
+            }
+        });
+        let journal = kept.start(|options| options.stream_bytes = 64 << 10);
+        until("it is durable", || journal.status().durable.is_some());
+        over.store(true, Ordering::Relaxed);
+    });
+}
+
 #[test]
 fn the_obstacle_to_a_full_sync_behind_a_gap_is_reported() {
     let kept = Kept::new(MapOptions::general());
@@ -297,12 +344,70 @@ fn the_obstacle_to_a_full_sync_behind_a_gap_is_reported() {
     kept.map.sync(LONG).unwrap();
     kept.move_away();
     kept.map.set("large", vec![7; 2 << 20]).unwrap();
-    refused(kept.map.sync(LONG), ErrorKind::Io, "it.journal: cannot write");
+    refused(kept.map.sync(LONG), ErrorKind::Io, "it.journal");
     until("the status to say so", || journal.status().error.is_some());
     kept.move_back();
     until("all to become durable", || kept.map.sync(LONG).is_ok());
     until("the status to say so", || journal.status().error.is_none());
     drop(journal);
+    assert_eq!(kept.rebuilt(&kept.file).unwrap().1, pairs(&kept.map));
+}
+
+/// Nothing was changed since the last confirmation.
+#[test]
+fn nothing_is_confirmed_while_the_file_is_gone() {
+    let kept = Kept::new(MapOptions::general());
+    let journal = kept.start(|_| ());
+    kept.map.set("small", "1").unwrap();
+    kept.map.sync(LONG).unwrap();
+    kept.move_away();
+    refused(kept.map.sync(LONG), ErrorKind::Io, "it.journal");
+    kept.move_back();
+    until("all to become durable", || kept.map.sync(LONG).is_ok());
+    std::fs::remove_file(&kept.file).unwrap();
+    until("all to become durable", || kept.map.sync(LONG).is_ok());
+    assert_eq!(kept.rebuilt(&kept.file).unwrap().1, pairs(&kept.map));
+    drop(journal);
+}
+
+/// A process may see other directories than the journal: then the journal looks at the path.
+#[test]
+fn the_journal_confirms_for_those_who_cannot_see_its_file() {
+    let kept = Kept::new(MapOptions::general());
+    let journal = kept.start(|_| ());
+    kept.map.set("small", "1").unwrap();
+    kept.map.sync(LONG).unwrap();
+    let said = kept.hold.maps().open(".journal/it").unwrap();
+    said.set("file", [0; 20]).unwrap();
+    kept.map.sync(LONG).unwrap();
+    assert_eq!(said.get("answered").unwrap(), said.get("asked").unwrap());
+    assert!(said.get("asked").unwrap().is_some());
+    // The announcements of an earlier journal are half deleted.
+    let asked = said.get("asked").unwrap();
+    assert!(said.delete("file").unwrap());
+    kept.map.sync(LONG).unwrap();
+    assert_ne!(said.get("asked").unwrap(), asked, "no file was announced");
+    drop(journal);
+}
+
+/// Also if it may replace the file.
+#[test]
+fn the_file_of_a_running_journal_is_not_taken() {
+    let kept = Kept::new(MapOptions::general());
+    let journal = kept.start(|_| ());
+    kept.map.set("small", "1").unwrap();
+    kept.map.sync(LONG).unwrap();
+    let taken = |from: &str| {
+        let hold = Hold::create(kept.test_dir.path(from)).unwrap();
+        hold.maps().open_or_create("it", MapOptions::general()).unwrap();
+        let options = JournalOptions { replace: true, ..small() };
+        Journal::start(&hold, "it", &kept.file, options)
+    };
+    let pid = format!("({})", std::process::id());
+    refused(taken("same.hold"), ErrorKind::Busy, &pid);
+    Child::run("another process", || refused(taken("other.hold"), ErrorKind::Busy, &pid)).finish();
+    kept.map.sync(LONG).unwrap();
+    assert_eq!(journal.status().compactions, 0);
     assert_eq!(kept.rebuilt(&kept.file).unwrap().1, pairs(&kept.map));
 }
 
@@ -347,7 +452,7 @@ fn a_moved_journal_is_written_again() {
     let journal = kept.start(|_| ());
     kept.map.set("a", "1").unwrap();
     kept.map.sync(LONG).unwrap();
-    std::fs::rename(&kept.file, kept.ground.path("elsewhere")).unwrap();
+    std::fs::rename(&kept.file, kept.test_dir.path("elsewhere")).unwrap();
     kept.map.set("b", "2").unwrap();
     until("it to be there again", || kept.map.sync(LONG).is_ok());
     assert_eq!(kept.rebuilt(&kept.file).unwrap().1, pairs(&kept.map));
@@ -372,7 +477,8 @@ fn sync_reports_when_nothing_is_durable() {
     none("no stream");
     let journal = kept.start(|_| ());
     kept.map.sync(LONG).unwrap();
-    let second = Journal::start(&kept.hold, "it", kept.ground.path("b"), JournalOptions::default());
+    let second =
+        Journal::start(&kept.hold, "it", kept.test_dir.path("b"), JournalOptions::default());
     refused(second, ErrorKind::Busy, "already has a journal");
     drop(journal);
     none("no running journal");
@@ -381,7 +487,7 @@ fn sync_reports_when_nothing_is_durable() {
     drop(journal);
     kept.hold.maps().open_or_create("cache", MapOptions::cache()).unwrap();
     let cache =
-        Journal::start(&kept.hold, "cache", kept.ground.path("c"), JournalOptions::default());
+        Journal::start(&kept.hold, "cache", kept.test_dir.path("c"), JournalOptions::default());
     refused(cache, ErrorKind::Mismatch, "is a cache");
     // The file of another life of the map is not overwritten.
     let other = Kept::new(MapOptions::general());
@@ -392,8 +498,8 @@ fn sync_reports_when_nothing_is_durable() {
     other.map.sync(LONG).unwrap();
     drop(journal);
     refused(rebuild(&other.hold, "it", &kept.file, &small()), ErrorKind::Exists, "drop it first");
-    std::fs::write(kept.ground.path("no"), "nothing of the kind").unwrap();
-    refused(kept.rebuilt(&kept.ground.path("no")), ErrorKind::Damaged, "is not a journal");
+    std::fs::write(kept.test_dir.path("no"), "nothing of the kind").unwrap();
+    refused(kept.rebuilt(&kept.test_dir.path("no")), ErrorKind::Damaged, "is not a journal");
 }
 
 /// The rebuilt map resumes the same file; a map that another process created does not.
@@ -404,12 +510,13 @@ fn a_rebuilt_map_continues_its_journal() {
     kept.map.set("a", "1").unwrap();
     kept.map.sync(LONG).unwrap();
     drop(journal);
-    let hold = Hold::create(kept.ground.path("new.hold")).unwrap();
+    let hold = Hold::create(kept.test_dir.path("new.hold")).unwrap();
     for round in 0..3u8 {
         rebuild(&hold, "it", &kept.file, &small()).unwrap();
         let map = hold.maps().open("it").unwrap();
         // Also if it is killed before it has compacted the file.
-        drop(Journal::start(&hold, "it", kept.ground.path("another"), small()).unwrap());
+        let another = kept.test_dir.path(&format!("another{round}"));
+        drop(Journal::start(&hold, "it", another, small()).unwrap());
         let journal = Journal::start(&hold, "it", &kept.file, small()).unwrap();
         map.set([round], "more").unwrap();
         map.sync(LONG).unwrap();
@@ -430,7 +537,7 @@ fn a_killed_journal_loses_nothing_that_was_durable() {
     kept.hold.maps().begin_stream("it", 1 << 20).unwrap();
     for round in 0..15 {
         let board = Board::new(1);
-        let (path, file) = (kept.ground.path("it.hold"), kept.file.clone());
+        let (path, file) = (kept.test_dir.path("it.hold"), kept.file.clone());
         let victim = Child::run("journal", || {
             let hold = Hold::open(&path).unwrap();
             let options = JournalOptions { compact_bytes: 16 << 10, ..JournalOptions::default() };
@@ -459,8 +566,8 @@ fn a_killed_journal_loses_nothing_that_was_durable() {
 /// A full disk is reported, and when there is room again everything becomes durable.
 #[test]
 fn a_full_disk_is_reported_and_survived() {
-    let ground = Ground::memory();
-    on_small_tmpfs(1, &ground, |disk| {
+    let test_dir = TestDir::memory();
+    on_small_tmpfs(1, &test_dir, |disk| {
         let kept = Kept::new(MapOptions::general());
         let file = disk.join("it.journal");
         let options = JournalOptions { stream_bytes: 8 << 20, ..JournalOptions::default() };

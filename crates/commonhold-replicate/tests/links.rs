@@ -7,7 +7,7 @@
 //! | [`proxy`] | a process in between: random small pieces, some late, and broken connections |
 //! | [`wire`] | two network namespaces and a tunnel that delays every packet and loses some |
 
-mod proxy;
+pub mod proxy;
 mod wire;
 
 use crate::cast::{Play, scribble, word};
@@ -46,7 +46,9 @@ fn unix_sockets_and_tcp_carry_the_same() {
         let from = [&unix, &tcp, &unix, &tcp];
         let all = REPLICA..REPLICA + from.len();
         let replicas: Vec<Child> = all.clone().zip(from).map(|(n, a)| play.replica(n, a)).collect();
-        await_ready(&play, all, &replicas);
+        await_ready(&play, all.clone(), &replicas);
+        // All of them are on this machine.
+        all.for_each(|actor| assert_eq!(play.row(actor).get(word::PACKED), 0));
         play.row(WRITER).goes_on("the writer goes on", 200, &writer);
         play.finish([writer], replicas, [origin]);
     }
@@ -89,14 +91,15 @@ fn a_proxy_that_cuts_delays_and_breaks_off_changes_nothing() {
 #[test]
 fn a_network_that_delays_and_loses_changes_nothing() {
     let play = Play::new(MapOptions::general(), REPLICA + 2);
-    if let Err(why) = wire::is_possible(play.ground.dir()) {
+    if let Err(why) = wire::is_possible(play.test_dir.dir()) {
         eprintln!("a network that loses cannot be made here: {why}; the proxies have to do");
         return;
     }
     stairs::fill(&play.map, 500, 50);
-    let wires = [1, 2].map(|number| wire::wire(play.ground.dir(), number));
+    let wires = [1, 2].map(|number| wire::wire(play.test_dir.dir(), number));
     let doors = wires.each_ref().map(|[near, _]| Address::Tcp(near.address().into(), 7400));
-    let origin = play.origin_at(ORIGIN, &doors, |_| {
+    let origin = play.origin_at(ORIGIN, &doors, |options| {
+        options.allow_unauthenticated = true;
         wire::leave().unwrap();
         wires.iter().for_each(|[near, _]| near.enter());
     });
@@ -108,7 +111,9 @@ fn a_network_that_delays_and_loses_changes_nothing() {
         })
     };
     let replicas: Vec<Child> = all.clone().zip(doors.iter().zip(&wires)).map(reach).collect();
-    await_ready(&play, all, &replicas);
+    await_ready(&play, all.clone(), &replicas);
+    // The two ends have different addresses, as two machines have.
+    all.for_each(|actor| assert_eq!(play.row(actor).get(word::PACKED), 1));
     let mut dice = Dice::new(3);
     let writer = play.writer(WRITER, move |map, _| {
         scribble(map, &mut dice, 1000);

@@ -3,7 +3,7 @@
 use commonhold::Hold;
 use commonhold::map::{Map, MapOptions};
 use commonhold_replicate::{Address, Origin, OriginOptions, Replica, ReplicaOptions};
-use commonhold_testing::support::ground::Ground;
+use commonhold_testing::support::test_dir::TestDir;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,7 +12,7 @@ pub use commonhold_testing::alone::LONG;
 
 /// A map with an origin.
 pub struct Source {
-    pub ground: Ground,
+    pub test_dir: TestDir,
     pub hold: Hold,
     pub map: Map,
     pub origin: Option<Origin>,
@@ -31,12 +31,12 @@ impl Source {
     }
 
     pub fn with(map: MapOptions, change: impl FnOnce(&mut OriginOptions)) -> Source {
-        let ground = Ground::memory();
-        let hold = Hold::create(ground.path("origin.hold")).unwrap();
+        let test_dir = TestDir::memory();
+        let hold = Hold::create(test_dir.path("origin.hold")).unwrap();
         let map = hold.maps().open_or_create("it", map).unwrap();
-        let address = Address::Unix(ground.path("socket"));
+        let address = Address::Unix(test_dir.path("socket"));
         let (said, joined) = Default::default();
-        let mut source = Source { ground, hold, map, origin: None, address, said, joined };
+        let mut source = Source { test_dir, hold, map, origin: None, address, said, joined };
         source.begin(change);
         source
     }
@@ -92,7 +92,7 @@ impl Copy {
     }
 
     pub fn at(source: &Source, name: &str, address: &Address) -> Copy {
-        let hold = Hold::open_or_create(source.ground.path(name)).unwrap();
+        let hold = Hold::open_or_create(source.test_dir.path(name)).unwrap();
         let replica = Replica::connect(&hold, "it", address, eager(), ()).unwrap();
         Copy { hold, replica }
     }

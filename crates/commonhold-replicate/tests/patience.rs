@@ -10,9 +10,9 @@ use commonhold_io::reports::REPORTS;
 use commonhold_replicate::journal::{Journal, JournalOptions, rebuild};
 use commonhold_replicate::{Address, Origin, OriginOptions, Replica, ReplicaEvents};
 use commonhold_testing::alone::cast;
-use commonhold_testing::support::ground::Ground;
 use commonhold_testing::support::process::{Board, Child, End, until};
 use commonhold_testing::support::standstill::{go_on, killed, stopped, third};
+use commonhold_testing::support::test_dir::TestDir;
 use nix::sys::signal::Signal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,20 +26,20 @@ const SEEN: usize = 0;
 const GO: usize = 1;
 
 struct Stage {
-    ground: Ground,
+    test_dir: TestDir,
     path: PathBuf,
 }
 
 impl Stage {
     /// A hold with the followed map `it`, and another one.
     fn new() -> Stage {
-        let ground = Ground::memory();
-        let path = ground.path("it.hold");
+        let test_dir = TestDir::memory();
+        let path = test_dir.path("it.hold");
         let hold = Hold::create(&path).unwrap();
         hold.maps().open_or_create("it", MapOptions::general()).unwrap().set("a", "1").unwrap();
         hold.maps().open_or_create("other", MapOptions::general()).unwrap();
         hold.maps().begin_stream("it", 1 << 20).unwrap();
-        Stage { ground, path }
+        Stage { test_dir, path }
     }
 
     fn open(&self) -> Hold {
@@ -71,19 +71,19 @@ impl Stage {
     }
 
     fn journal(&self, hold: &Hold) -> Journal {
-        let file = self.ground.path("it.journal");
+        let file = self.test_dir.path("it.journal");
         Journal::start(hold, "it", file, JournalOptions::default()).unwrap()
     }
 
     fn origin(&self, hold: &Hold) -> (Origin, Address) {
-        let address = Address::Unix(self.ground.path("socket"));
+        let address = Address::Unix(self.test_dir.path("socket"));
         let origin = Origin::start(hold, "it", OriginOptions::default()).unwrap();
         origin.listen(&address).unwrap();
         (origin, address)
     }
 
     fn replica(&self, address: &Address) -> (Hold, Replica) {
-        let hold = Hold::open_or_create(self.ground.path("copy.hold")).unwrap();
+        let hold = Hold::open_or_create(self.test_dir.path("copy.hold")).unwrap();
         let replica = Replica::connect(&hold, "it", address, eager(), ()).unwrap();
         (hold, replica)
     }
@@ -258,10 +258,10 @@ fn a_journal_keeps_what_came_before_a_stopped_writer() {
 }
 
 fn rebuilt(stage: &Stage, pairs: u64) {
-    let path = stage.ground.path("again.hold");
+    let path = stage.test_dir.path("again.hold");
     let hold = Hold::create(&path).unwrap();
     let options = JournalOptions::default();
-    rebuild(&hold, "it", stage.ground.path("it.journal"), &options).unwrap();
+    rebuild(&hold, "it", stage.test_dir.path("it.journal"), &options).unwrap();
     assert_eq!(hold.maps().open("it").unwrap().len().unwrap(), pairs);
 }
 
@@ -291,12 +291,36 @@ fn a_journal_announces_later_what_it_could_not() {
     assert_eq!(keeps.wait_for(LONG / 2), End::Well);
 }
 
+/// A process that has the notes about replicas locked holds up no change on its way to them. The
+/// notes are written when it is gone.
+#[test]
+fn notes_about_replicas_hold_up_no_replica() {
+    let stage = Stage::new();
+    let hold = stage.open();
+    let map = hold.maps().open("it").unwrap();
+    let (origin, address) = stage.origin(&hold);
+    let (copy, replica) = stage.replica(&address);
+    map.wait_for_replicas(1, LONG).unwrap();
+    let holder = holds(&stage, ".acks/it");
+    for number in 0..50u32 {
+        map.set("a", number.to_le_bytes()).unwrap();
+        let end = map.follow().unwrap().end().unwrap();
+        assert!(replica.wait_for(end, LONG), "{:?}", replica.status());
+    }
+    let short = Duration::from_millis(100);
+    let error = map.wait_for_replicas(1, short).unwrap_err();
+    assert!(error.kind() == ErrorKind::TimedOut && error.to_string().contains("0 of 1"), "{error}");
+    assert_eq!(holder.slay(), End::By(Signal::SIGKILL));
+    assert_eq!(map.wait_for_replicas(1, LONG).unwrap(), 1);
+    drop((origin, copy));
+}
+
 /// A replica whose thread waits for a process that stands still while it grows the hold.
 #[test]
 fn a_replica_ends_behind_a_stopped_process() {
     let (source, board) = (Source::new(MapOptions::general()), new_board());
     source.map.set("a", "1").unwrap();
-    let path = source.ground.path("copy.hold");
+    let path = source.test_dir.path("copy.hold");
     let mut follows = cast("follows", || {
         let Copy { hold, replica } = Copy::of(&source, "copy.hold");
         assert!(replica.wait_ready(LONG));
@@ -330,7 +354,7 @@ impl ReplicaEvents for Slow {
 #[test]
 fn no_callback_runs_after_the_drop() {
     let source = Source::new(MapOptions::general());
-    let hold = Hold::create(source.ground.path("copy.hold")).unwrap();
+    let hold = Hold::create(source.test_dir.path("copy.hold")).unwrap();
     let calls = Arc::new(AtomicUsize::new(0));
     let slow = Slow(Arc::clone(&calls));
     let replica = Replica::connect(&hold, "it", &source.address, eager(), slow).unwrap();
@@ -351,7 +375,7 @@ fn no_callback_runs_after_the_drop() {
 #[test]
 fn a_replica_that_connects_ends_at_once() {
     static MAY_END: AtomicBool = AtomicBool::new(false);
-    let (ground, board) = (Ground::memory(), new_board());
+    let (test_dir, board) = (TestDir::memory(), new_board());
     let address: Address = "tcp:localhost:1".parse().unwrap();
     let mut connects = cast("connects", || {
         steps::observe_faults(|call| {
@@ -362,7 +386,7 @@ fn a_replica_that_connects_ends_at_once() {
                 }
             }
         });
-        let hold = Hold::create(ground.path("it.hold")).unwrap();
+        let hold = Hold::create(test_dir.path("it.hold")).unwrap();
         for number in 1..=2 {
             let replica = Replica::connect(&hold, "it", &address, eager(), ()).unwrap();
             until("it looks the name up", || board.get(SEEN) == number);
@@ -403,4 +427,27 @@ fn an_origin_ends_behind_a_stopped_process() {
     board.put(GO, 2);
     assert_eq!(serves.wait_for(LONG / 2), End::Well);
     go_on(still);
+}
+
+/// The changes that come after a panic of the journal's thread are in no file.
+#[test]
+fn a_journal_whose_thread_panics_does_not_end_well() {
+    let stage = Stage::new();
+    let writing = Hold::open(&stage.path).unwrap();
+    let map = writing.maps().open("it").unwrap();
+    let board = Board::new(2);
+    let child = Child::run("a journal that panics", || {
+        let hold = Hold::open(&stage.path).unwrap();
+        let file = stage.test_dir.path("it.journal");
+        let journal = Journal::start(&hold, "it", file, JournalOptions::default()).unwrap();
+        hold.maps().open("it").unwrap().sync(LONG).unwrap();
+        // Its thread alone changes the hold from now on.
+        commonhold::steps::arm("write.committed:panic").unwrap();
+        board.put(GO, 1);
+        until("the journal's thread has ended", || journal.is_over());
+        assert!(journal.finish().is_err());
+    });
+    until("the journal is armed", || board.get(GO) == 1);
+    map.set("b", "1").unwrap();
+    child.finish();
 }

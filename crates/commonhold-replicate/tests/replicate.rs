@@ -12,6 +12,7 @@ use commonhold_testing::support::Dice;
 use commonhold_testing::support::process::until;
 use commonhold_testing::support::refused;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -78,7 +79,7 @@ fn a_socket_pair_will_do() {
     source.map.set("a", "1").unwrap();
     let (here, there) = UnixStream::pair().unwrap();
     let id = source.origin().attach(here.into()).unwrap();
-    let hold = Hold::create(source.ground.path("copy.hold")).unwrap();
+    let hold = Hold::create(source.test_dir.path("copy.hold")).unwrap();
     let replica = Replica::attach(&hold, "it", there.into(), eager(), ()).unwrap();
     let copy = Copy { hold, replica };
     copy.agrees(&source);
@@ -98,7 +99,7 @@ fn a_replica_is_read_by_all_and_written_by_none() {
     source.map.set("a", "1").unwrap();
     let copy = Copy::of(&source, "copy.hold");
     copy.agrees(&source);
-    let other = Hold::open(source.ground.path("copy.hold")).unwrap().maps().open("it").unwrap();
+    let other = Hold::open(source.test_dir.path("copy.hold")).unwrap().maps().open("it").unwrap();
     assert_eq!(other.get("a").unwrap().as_deref(), Some(&b"1"[..]));
     refused(other.set("a", "2"), ErrorKind::ReadOnly, "is a replica");
     let again = Replica::connect(&copy.hold, "it", &source.address, eager(), ());
@@ -133,7 +134,7 @@ impl ReplicaEvents for Teller {
 #[test]
 fn changes_come_in_order_and_are_distinguished() {
     let mut source = Source::new(MapOptions::cache().max_entries(3).into());
-    let hold = Hold::create(source.ground.path("copy.hold")).unwrap();
+    let hold = Hold::create(source.test_dir.path("copy.hold")).unwrap();
     let (teller, told) = channel();
     let replica = Replica::connect(&hold, "it", &source.address, eager(), Teller(teller)).unwrap();
     let next = || told.recv_timeout(LONG).unwrap();
@@ -213,6 +214,27 @@ fn a_lapped_replica_is_sent_the_whole_map_and_shows_the_old_one_meanwhile() {
     });
     copy.agrees(&source);
     assert_eq!(copy.replica.status().synchronisations, 2);
+}
+
+/// Each of them ends a full sync; but not the next full sync, too, without end.
+#[test]
+fn a_full_sync_ends_although_changes_are_too_large_for_the_stream() {
+    let source = Source::with(MapOptions::general(), |options| options.stream_bytes = SMALL_STREAM);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0.. {
+                source.map.set("large", vec![round as u8; 1 << 20]).unwrap();
+                if over.load(Ordering::Relaxed) {
+                    return;
+                }
+            }
+        });
+        let copy = Copy::of(&source, "copy.hold");
+        let is_ready = copy.replica.wait_ready(LONG);
+        over.store(true, Ordering::Relaxed);
+        assert!(is_ready, "{:?}", copy.replica.status());
+    });
 }
 
 #[test]
@@ -305,7 +327,7 @@ fn only_replicas_with_the_secret_are_served() {
     let source = Source::with(MapOptions::general(), |options| options.secret = secret("right"));
     source.map.set("a", "1").unwrap();
     let follow = |name: &str, secret| {
-        let hold = Hold::create(source.ground.path(name)).unwrap();
+        let hold = Hold::create(source.test_dir.path(name)).unwrap();
         let options = commonhold_replicate::ReplicaOptions { secret, ..eager() };
         let replica = Replica::connect(&hold, "it", &source.address, options, ()).unwrap();
         Copy { hold, replica }
@@ -325,7 +347,7 @@ fn only_replicas_with_the_secret_are_served() {
     assert!(source.has_said("does not know the secret"));
     // An origin that cannot prove it is not believed.
     let mut other = Source::new(MapOptions::general());
-    let hold = Hold::create(source.ground.path("believer.hold")).unwrap();
+    let hold = Hold::create(source.test_dir.path("believer.hold")).unwrap();
     let options = commonhold_replicate::ReplicaOptions { secret: secret("right"), ..eager() };
     let replica = Replica::connect(&hold, "it", &other.address, options, ()).unwrap();
     let told = |text: &Option<String>| {
@@ -345,7 +367,7 @@ fn relays_pass_on_changes() {
         let above = relays.last().map_or(&source.address, |(_, _, address)| address).clone();
         let copy = Copy::at(&source, &format!("relay{depth}.hold"), &above);
         assert!(copy.replica.wait_ready(LONG));
-        let address = Address::Unix(source.ground.path(&format!("relay{depth}")));
+        let address = Address::Unix(source.test_dir.path(&format!("relay{depth}")));
         let origin = Origin::start(&copy.hold, "it", OriginOptions::default()).unwrap();
         origin.listen(&address).unwrap();
         relays.push((copy, origin, address));
@@ -404,6 +426,10 @@ fn the_age_of_a_replica_grows_while_it_is_disconnected() {
     source.map.set("a", "1").unwrap();
     let copy = Copy::of(&source, "copy.hold");
     copy.agrees(&source);
+    let map = copy.hold.maps().open("it").unwrap();
+    let read = |max_age| map.get_fresh("a", max_age);
+    until("it is young enough for its readers", || read(Duration::from_secs(2)).is_ok());
+    assert_eq!(read(LONG).unwrap().as_deref(), Some(b"1".as_slice()));
     source.origin = None;
     assert!(copy.replica.wait(LONG, |status| !status.connected));
     let lag = || copy.replica.status().lag_ms;
@@ -412,6 +438,13 @@ fn the_age_of_a_replica_grows_while_it_is_disconnected() {
     let before = lag();
     until("it goes on getting older", || lag() > before + 300);
     assert!(begun.elapsed() > Duration::from_millis(300));
+    refused(read(Duration::from_millis(100)).map(drop), ErrorKind::Stale, "must not be older than");
+    let checked = map.ensure_fresh(Duration::from_millis(100));
+    refused(checked, ErrorKind::Stale, "check in `hold stat` that its process runs");
+    map.ensure_fresh(LONG).unwrap();
+    assert_eq!(map.get("a").unwrap().as_deref(), Some(b"1".as_slice()));
+    // The origin's own contents are never too old.
+    assert!(source.map.get_fresh("a", Duration::ZERO).unwrap().is_some());
     // The age in its report grows, too.
     let told = || {
         let reports = commonhold_io::reports::reports(&copy.hold).unwrap();

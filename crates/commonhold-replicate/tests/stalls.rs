@@ -71,7 +71,7 @@ fn stopped_writer(step: &str, then: Signal) {
     });
     assert!(victim.wait_stopped(), "{what}");
     let patience = Duration::from_millis(20);
-    let hold = Hold::options().lock_timeout(patience).open(play.ground.path("origin.hold"));
+    let hold = Hold::options().lock_timeout(patience).open(play.test_dir.path("origin.hold"));
     let map = hold.unwrap().maps().open("it").unwrap();
     refused(map.set("another", "value"), ErrorKind::TimedOut, &victim.pid().to_string());
 

@@ -50,7 +50,7 @@ impl Reading {
 
     /// Keeps it for a reader that resumes from it.
     fn keep(&self, source: &Source) -> PathBuf {
-        let path = source.ground.path("state.json");
+        let path = source.test_dir.path("state.json");
         std::fs::write(&path, &self.text).unwrap();
         path
     }
@@ -194,7 +194,7 @@ fn a_reader_that_knows_the_secret_is_served_and_no_other() {
         assert!(!output.status.success() && text.contains(why), "{text}");
     };
     fails("another", "the origin has closed");
-    fails("-", "code 0x101 for a welcome");
+    fails("-", "code 0x101 for an origin");
     assert!(source.has_said("does not know the secret"));
     source.origin = None;
 }

@@ -25,12 +25,12 @@ use super::outgoing::Outgoing;
 use super::ring::{Completion, Ring, Task};
 use super::table::{Socket, Table, failed};
 use super::waker::Waker;
+use commonhold::raw::process_number;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::process;
 use std::time::Duration;
 
 /// io_uring, one call per turn. It stays in the thread that made it: the kernel takes entries from
@@ -59,7 +59,7 @@ impl<P: Outgoing> Uring<P> {
     pub fn new(options: &Options) -> io::Result<Uring<P>> {
         let (ring, waker) = (Ring::new(options.ring_entries)?, Waker::new()?);
         let (table, tasks) = (Table::default(), VecDeque::from([Task::Wake]));
-        let (completions, deaf, process) = (Vec::new(), None, process::id());
+        let (completions, deaf, process) = (Vec::new(), None, process_number());
         Ok(Uring { ring, table, waker, tasks, completions, deaf, process })
     }
 
@@ -330,7 +330,7 @@ impl<P: Outgoing> Driver<P> for Uring<P> {
 impl<P: Outgoing> Drop for Uring<P> {
     fn drop(&mut self) {
         // In a forked child no operation uses this memory, and the queues are the parent's.
-        if self.process == process::id() && !self.ring.drain() {
+        if self.process == process_number() && !self.ring.drain() {
             // The kernel did not end all operations: it keeps the memory that it was lent.
             mem::take(&mut self.table).abandon();
         }

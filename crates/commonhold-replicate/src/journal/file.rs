@@ -3,24 +3,32 @@
 //!
 //! Invariant: the bytes before `written` are whole frames, in order. After a crash of the system
 //! any part that was not synced may be missing or have any contents. Every frame has a checksum and
-//! its position, so the first unsound frame is the end.
+//! its position, so an unsound frame is detected. Frames of the code [`DURABLE`] state how many
+//! bytes were durable: an unsound frame among those was damaged later, on the disk.
 
-use crate::protocol::inbox::Inbox;
-use crate::protocol::wire::{Note, Welcome};
-use commonhold::raw::{Draft, RawFrame};
-use commonhold::stream::{ChangeKind, StreamPosition};
+use crate::journal::reader::Reader;
+use crate::journal::run::Run;
+use crate::protocol::wire::{self, Welcome};
+use commonhold::raw::Draft;
 use commonhold::{Error, ErrorKind, Result};
 use commonhold::{fault, shortened};
 use rustix::fs::{FlockOperation, fcntl_lock};
+use rustix::process::{Flock, FlockType, Pid, fcntl_getlk};
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// The first bytes of the file.
-const MAGIC: &[u8; 16] = b"COMMONHOLD-JNL1\n";
-/// The number of bytes that are read at a time.
-const READ: usize = 256 << 10;
+pub(super) const MAGIC: &[u8; 16] = b"COMMONHOLD-JNL4\n";
+/// Those of a file without times, which is read, and not continued.
+pub(super) const MAGIC_WITHOUT_TIMES: &[u8; 16] = b"COMMONHOLD-JNL3\n";
+/// The code of a frame that states how many bytes of the file were durable before it was written.
+pub(super) const DURABLE: u32 = 0x130;
+/// The code of a frame that states a time by which all changes before it had been made.
+pub(super) const TIME: u32 = 0x132;
+/// The file states that more bytes are durable after at least this many.
+const STATE_EVERY: u64 = 4 << 10;
 
 /// An error of the system on a journal.
 pub(crate) fn failed(path: &Path, doing: &str, error: &io::Error) -> Error {
@@ -33,10 +41,6 @@ pub(crate) fn failed(path: &Path, doing: &str, error: &io::Error) -> Error {
         _ => ErrorKind::Io,
     };
     Error::new(kind, format!("{}: {doing}: {error}", path.display()))
-}
-
-fn damaged(path: &Path, what: &str) -> Error {
-    Error::new(ErrorKind::Damaged, format!("{}: {what}", path.display()))
 }
 
 /// A file before or after it has its name.
@@ -55,6 +59,10 @@ pub(crate) struct JournalFile {
     pub(crate) written: u64,
     /// Bytes that are durable.
     pub(crate) synced: u64,
+    /// Bytes that the file states to be durable.
+    stated: u64,
+    /// The run that writes it, until the file states it.
+    run: Option<Run>,
 }
 
 impl JournalFile {
@@ -63,14 +71,15 @@ impl JournalFile {
     ///
     /// # Errors
     /// Those of files.
-    pub(crate) fn create(path: &Path, welcome: &Welcome) -> Result<JournalFile> {
+    pub(super) fn create(path: &Path, welcome: &Welcome, run: &Run) -> Result<JournalFile> {
         let draft = Draft::new(path, 0o600).map_err(|e| failed(path, "cannot write", &e))?;
         lock(draft.file(), path)?;
         let mut first = MAGIC.to_vec();
         welcome.put(&mut first);
-        let stage = Stage::Draft(draft);
-        let mut this = JournalFile { stage, path: path.to_owned(), written: 0, synced: 0 };
-        this.append(&first).map_err(|e| failed(path, "cannot write", &e))?;
+        run.put(&mut first, welcome.position.offset);
+        let (stage, path) = (Stage::Draft(draft), path.to_owned());
+        let mut this = JournalFile { stage, path, written: 0, synced: 0, stated: 0, run: None };
+        this.append_all(&first).map_err(|e| failed(&this.path, "cannot write", &e))?;
         Ok(this)
     }
 
@@ -79,8 +88,9 @@ impl JournalFile {
     ///
     /// # Errors
     /// `Busy` if another process writes it, or has replaced it; those of files.
-    pub(crate) fn resume(reader: Reader) -> Result<Option<JournalFile>> {
-        let (path, sound, read) = (&reader.path.clone(), reader.sound, reader.identity);
+    pub(super) fn resume(reader: Reader, run: &Run) -> Result<Option<JournalFile>> {
+        let (path, read) = (&reader.path().to_owned(), reader.identity);
+        let (sound, stated) = (reader.sound(), reader.durable());
         // Closing a file releases all locks that the process has on it.
         drop(reader);
         let opened = fault!("journal.open-again");
@@ -90,7 +100,8 @@ impl JournalFile {
         let found = file.metadata().map_err(|e| failed(path, "cannot read", &e))?;
         if identity(&found) != read {
             let text = format!(
-                "{}: another file took this path while it was read; start the journal again",
+                "{}: another file took this path while the journal was being read; start the \
+                 journal again",
                 path.display()
             );
             return Err(Error::new(ErrorKind::Busy, text));
@@ -105,8 +116,8 @@ impl JournalFile {
         if sync_data(&file).is_err() {
             return Ok(None);
         }
-        let stage = Stage::Placed(file);
-        Ok(Some(JournalFile { stage, path: path.clone(), written: sound, synced: sound }))
+        let (stage, path, run) = (Stage::Placed(file), path.clone(), Some(run.clone()));
+        Ok(Some(JournalFile { stage, path, written: sound, synced: sound, stated, run }))
     }
 
     fn file(&self) -> &File {
@@ -116,11 +127,65 @@ impl JournalFile {
         }
     }
 
-    /// Appends whole frames; all of them or none.
+    /// Appends whole frames, which begin at this offset of the stream, behind a time in
+    /// milliseconds since 1970, if there is one; all of them or none. Before the first ones the
+    /// file states its run, and now and then how many of its bytes are durable.
     ///
     /// # Errors
     /// Those of the system.
-    pub(crate) fn append(&mut self, frames: &[u8]) -> io::Result<()> {
+    pub(crate) fn append(
+        &mut self,
+        frames: &[u8],
+        offset: u64,
+        time_ms: Option<u64>,
+    ) -> io::Result<()> {
+        let states = self.synced >= self.stated + STATE_EVERY;
+        if frames.is_empty() || !(states || self.run.is_some() || time_ms.is_some()) {
+            return self.append_all(frames);
+        }
+        let mut all = time_ms.map_or_else(Vec::new, |ms| time_frame(offset, ms));
+        if let Some(run) = &self.run {
+            run.put(&mut all, offset);
+        }
+        if states {
+            all.extend(self.statement(offset));
+        }
+        all.extend_from_slice(frames);
+        self.append_all(&all)?;
+        self.run = None;
+        if states {
+            self.stated = self.synced;
+        }
+        Ok(())
+    }
+
+    /// Appends a time by which all changes in the file had been made.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub(crate) fn append_time(&mut self, offset: u64, ms: u64) -> io::Result<()> {
+        self.append_all(&time_frame(offset, ms))
+    }
+
+    /// Appends how many bytes are durable, unless the file states that already.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub(crate) fn state(&mut self, offset: u64) -> io::Result<()> {
+        if self.synced > self.stated {
+            self.append_all(&self.statement(offset))?;
+            self.stated = self.written;
+        }
+        Ok(())
+    }
+
+    fn statement(&self, offset: u64) -> Vec<u8> {
+        let mut frame = Vec::new();
+        wire::put(&mut frame, DURABLE, offset, &[], &self.synced.to_le_bytes());
+        frame
+    }
+
+    fn append_all(&mut self, frames: &[u8]) -> io::Result<()> {
         let result = write_all(self.file(), frames, self.written);
         match result {
             Ok(()) => self.written += frames.len() as u64,
@@ -158,13 +223,14 @@ impl JournalFile {
         matches!((self.identity(), there), (Ok(own), Ok(there)) if own == there)
     }
 
-    /// Moves the file to its path, durably; it replaces the old file there in one step.
+    /// Moves the file to its path, durably. If `replaces`, it replaces the old file there in one
+    /// step.
     ///
     /// # Errors
     /// Those of the system.
-    pub(crate) fn place(self) -> io::Result<JournalFile> {
+    pub(crate) fn place(self, replaces: bool) -> io::Result<JournalFile> {
         let Stage::Draft(draft) = self.stage else { return Ok(self) };
-        let placed = draft.replace()?;
+        let placed = if replaces { draft.replace()? } else { draft.commit()? };
         placed.sync()?;
         Ok(JournalFile { stage: Stage::Placed(placed.into_file()), ..self })
     }
@@ -182,12 +248,18 @@ pub(crate) fn identity_at(path: &Path) -> io::Result<Identity> {
     std::fs::metadata(path).map(|metadata| identity(&metadata))
 }
 
-fn identity(metadata: &std::fs::Metadata) -> Identity {
+pub(super) fn identity(metadata: &std::fs::Metadata) -> Identity {
     (metadata.dev(), metadata.ino())
 }
 
+fn time_frame(offset: u64, ms: u64) -> Vec<u8> {
+    let mut frame = Vec::new();
+    wire::put(&mut frame, TIME, offset, &[], &ms.to_le_bytes());
+    frame
+}
+
 /// Writes all bytes from this place on, in as many calls as it takes.
-fn write_all(file: &File, mut bytes: &[u8], mut at: u64) -> io::Result<()> {
+pub(super) fn write_all(file: &File, mut bytes: &[u8], mut at: u64) -> io::Result<()> {
     while !bytes.is_empty() {
         let most = shortened!("journal.write-bytes", bytes.len());
         match fault!("journal.write").and_then(|()| file.write_at(&bytes[..most], at)) {
@@ -200,18 +272,18 @@ fn write_all(file: &File, mut bytes: &[u8], mut at: u64) -> io::Result<()> {
     Ok(())
 }
 
-fn sync_data(file: &File) -> io::Result<()> {
+pub(super) fn sync_data(file: &File) -> io::Result<()> {
     fault!("journal.fdatasync")?;
     file.sync_data()
 }
 
-fn shorten(file: &File, len: u64) -> io::Result<()> {
+pub(super) fn shorten(file: &File, len: u64) -> io::Result<()> {
     fault!("journal.ftruncate")?;
     file.set_len(len)
 }
 
 /// Makes the names in a file's directory durable, as far as the file system does so.
-fn sync_directory(path: &Path) -> io::Result<()> {
+pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
     let directory = path.parent().filter(|path| !path.as_os_str().is_empty());
     let directory = directory.unwrap_or(Path::new("."));
     let directory = match fault!("journal.open-directory").and_then(|()| File::open(directory)) {
@@ -228,228 +300,44 @@ fn sync_directory(path: &Path) -> io::Result<()> {
 }
 
 /// A lock of the process: a forked child does not keep it, unlike a lock of the open file.
-fn lock(file: &File, path: &Path) -> Result<()> {
+pub(super) fn lock(file: &File, path: &Path) -> Result<()> {
+    lock_for(file, path, "file")
+}
+
+/// The same. An error advises to use another one of `what`.
+pub(super) fn lock_for(file: &File, path: &Path, what: &str) -> Result<()> {
     let locked = fault!("journal.lock")
         .and_then(|()| Ok(fcntl_lock(file, FlockOperation::NonBlockingLockExclusive)?));
     locked.map_err(|error| match error.raw_os_error() {
         Some(libc::EAGAIN | libc::EACCES) => {
-            let text = format!("{}: another process writes this journal", path.display());
+            let holder = holder(file).map_or(String::new(), |pid| format!(" ({pid})"));
+            let text = format!(
+                "{}: another process{holder} writes this journal; end it first, or use another \
+                 {what}",
+                path.display()
+            );
             Error::new(ErrorKind::Busy, text)
         }
         _ => failed(path, "cannot lock", &error),
     })
 }
 
-/// The next entry of a journal.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Entry<'a> {
-    /// A pair of the map, or a change of it.
-    Frame(RawFrame<'a>),
-    /// The pairs are complete: from the stated end on, the journal is a whole map.
-    Complete,
-}
-
-/// Reads a journal frame by frame, up to the first unsound frame.
-pub(crate) struct Reader {
-    file: File,
-    path: PathBuf,
-    inbox: Inbox,
-    /// The length of the file in bytes.
-    len: u64,
-    /// The number of bytes that were received into the inbox.
-    read: u64,
-    /// The number of bytes up to the end of the last sound frame.
-    sound: u64,
-    pub(crate) welcome: Welcome,
-    pub(crate) position: StreamPosition,
-    pub(crate) identity: Identity,
-    /// The offset where the journal becomes a whole map, once it is stated.
-    end: Option<u64>,
-    /// The number of bytes that it had when it became a whole map.
-    whole: Option<u64>,
-    over: bool,
-}
-
-impl Reader {
-    /// Opens a journal.
-    ///
-    /// # Errors
-    /// `NotFound`; `Damaged` if the file is not a journal, or its beginning is lost; those of
-    /// files.
-    pub(crate) fn open(path: &Path) -> Result<Reader> {
-        let opened = fault!("journal.open").and_then(|()| File::open(path));
-        let file = opened.map_err(|e| failed(path, "cannot read", &e))?;
-        let metadata = fault!("journal.fstat").and_then(|()| file.metadata());
-        let metadata = metadata.map_err(|e| failed(path, "cannot read", &e))?;
-        let (len, identity) = (metadata.len(), identity(&metadata));
-        let position = StreamPosition { stream: 0, offset: 0 };
-        let mode = commonhold::map::MapMode::General;
-        let name = String::new();
-        let welcome = Welcome { proof: Vec::new(), position, whole: true, mode, name };
-        let (path, inbox) = (path.to_owned(), Inbox::default());
-        let (read, sound, end, whole, over) = (0, 0, None, None, false);
-        let mut this = Reader {
-            file,
-            path,
-            inbox,
-            len,
-            read,
-            sound,
-            welcome,
-            position,
-            identity,
-            end,
-            whole,
-            over,
-        };
-        this.begin()?;
-        Ok(this)
-    }
-
-    /// Reads no further than `len` bytes: later bytes may never have reached the disk.
-    pub(crate) fn trust_only(&mut self, len: u64) {
-        self.len = self.len.min(len);
-        let behind = self.read.saturating_sub(self.len);
-        let mut buffer = self.inbox.take();
-        buffer.truncate(buffer.len().saturating_sub(behind as usize));
-        self.inbox.put(buffer);
-        self.read -= behind;
-    }
-
-    fn begin(&mut self) -> Result<()> {
-        // A read may return fewer bytes than there are.
-        while self.inbox.rest().len() < READ && self.more()? {}
-        if self.inbox.rest().get(..MAGIC.len()) != Some(MAGIC) {
-            return Err(damaged(&self.path, "is not a journal"));
-        }
-        self.inbox.advance(MAGIC.len());
-        let welcome = self.inbox.next(READ - MAGIC.len());
-        let welcome = welcome.ok().flatten().and_then(|frame| Welcome::read(&frame));
-        let Some(welcome) = welcome else {
-            return Err(damaged(&self.path, "the beginning of this journal is damaged"));
-        };
-        self.position = welcome.position;
-        self.welcome = welcome;
-        self.sound = self.read - self.inbox.rest().len() as u64;
-        Ok(())
-    }
-
-    /// Receives more; false at the end of the file.
-    fn more(&mut self) -> Result<bool> {
-        let mut buffer = self.inbox.take();
-        let before = buffer.len();
-        let most = (self.len - self.read).min(READ as u64) as usize;
-        buffer.resize(before + shortened!("journal.read-bytes", most), 0);
-        let read = loop {
-            match fault!("journal.read").and_then(|()| (&self.file).read(&mut buffer[before..])) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                read => break read,
-            }
-        };
-        buffer.truncate(before + read.as_ref().map_or(0, |len| *len));
-        self.inbox.put(buffer);
-        let read = read.map_err(|e| failed(&self.path, "cannot read", &e))?;
-        self.read += read as u64;
-        Ok(read > 0)
-    }
-
-    /// Whether it is a whole map: all pairs, and the changes up to the stated end.
-    pub(crate) fn is_complete(&self) -> bool {
-        self.whole.is_some()
-    }
-
-    /// The number of bytes that it had when it became a whole map.
-    pub(crate) fn whole_bytes(&self) -> u64 {
-        self.whole.unwrap_or_default()
-    }
-
-    /// Bytes behind the last sound frame.
-    pub(crate) fn cut_off(&self) -> u64 {
-        self.len.saturating_sub(self.sound)
-    }
-
-    /// The next entry; `None` at the end, which is the first unsound frame.
-    ///
-    /// # Errors
-    /// Those of reading files.
-    pub(crate) fn next(&mut self) -> Result<Option<Entry<'_>>> {
-        while !self.over && !self.is_whole() {
-            if !self.more()? {
-                self.over = true;
-            }
-        }
-        Ok(self.entry())
-    }
-
-    /// True if all of the next frame is in the inbox, or there is none.
-    fn is_whole(&self) -> bool {
-        let rest = self.inbox.rest();
-        let left = self.len.saturating_sub(self.sound);
-        match RawFrame::stated_length(rest) {
-            Some(len) => len <= rest.len() || len as u64 > left,
-            None => rest.len() >= 4,
-        }
-    }
-
-    fn entry(&mut self) -> Option<Entry<'_>> {
-        if self.over && self.inbox.rest().len() < RawFrame::HEADER {
-            return None;
-        }
-        let before = self.inbox.rest().len();
-        let expected = self.position.offset;
-        let (sound, end) = (&mut self.sound, &mut self.end);
-        let frame = self
-            .inbox
-            .next_if(|frame| frame.offset == expected && kind_of(frame, end.is_some()).is_some());
-        let Some(frame) = frame else {
-            self.over = true;
-            return None;
-        };
-        let len = (RawFrame::HEADER + frame.key.len() + frame.value.len()).next_multiple_of(8);
-        debug_assert!(before >= len);
-        *sound += len as u64;
-        let entry = match kind_of(&frame, end.is_some()) {
-            Some(Kind::Complete(at)) => {
-                *end = Some(at);
-                Entry::Complete
-            }
-            Some(Kind::Change(to)) => {
-                self.position.offset = to;
-                Entry::Frame(frame)
-            }
-            _ => Entry::Frame(frame),
-        };
-        if self.whole.is_none() && end.is_some_and(|end| self.position.offset >= end) {
-            self.whole = Some(*sound);
-        }
-        Some(entry)
-    }
-}
-
-enum Kind {
-    Pair,
-    Change(u64),
-    Complete(u64),
-}
-
-/// The kind of a frame, if it may stand in a journal: pairs may stand only before the end of the
-/// pairs. A gap is an end: the contents behind it are unknown.
-fn kind_of(frame: &RawFrame<'_>, complete: bool) -> Option<Kind> {
-    if let Some(change) = frame.change() {
-        return (change.kind != ChangeKind::Gap).then_some(Kind::Change(change.end));
-    }
-    match Note::read(frame)? {
-        Note::Pair if !complete => Some(Kind::Pair),
-        Note::Complete { end } if !complete => Some(Kind::Complete(end)),
-        _ => None,
-    }
+/// The process that has locked this file.
+fn holder(file: &File) -> Option<Pid> {
+    let whole = Flock::from(FlockType::WriteLock);
+    fcntl_getlk(file, &whole).ok()??.pid
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::wire;
+    use crate::protocol::introduction::Lineage;
     use commonhold::map::MapMode;
+    use commonhold::stream::StreamPosition;
+
+    fn run() -> Run {
+        Run { id: [1; 16], lineage: Lineage::default() }
+    }
 
     impl JournalFile {
         /// Makes every later write fail.
@@ -466,15 +354,15 @@ mod tests {
         let position = StreamPosition { stream: 7, offset: 0 };
         let (mode, name) = (MapMode::General, "it".to_owned());
         let welcome = Welcome { proof: Vec::new(), position, whole: true, mode, name };
-        let mut file = JournalFile::create(&path, &welcome).unwrap();
+        let mut file = JournalFile::create(&path, &welcome, &run()).unwrap();
         let mut frames = Vec::new();
         wire::put_complete(&mut frames, 0, 0);
-        file.append(&frames).unwrap();
+        file.append(&frames, 0, None).unwrap();
         let written = file.written;
-        drop(file.place().unwrap());
+        drop(file.place(false).unwrap());
         let mut reader = Reader::open(&path).unwrap();
         while reader.next().unwrap().is_some() {}
-        let file = JournalFile::resume(reader).unwrap().unwrap();
+        let file = JournalFile::resume(reader, &run()).unwrap().unwrap();
         assert_eq!((file.written, file.synced), (written, written));
     }
 
@@ -486,12 +374,12 @@ mod tests {
         let position = StreamPosition { stream: 7, offset: 0 };
         let (mode, name) = (MapMode::General, "it".to_owned());
         let welcome = Welcome { proof: Vec::new(), position, whole: true, mode, name };
-        drop(JournalFile::create(&path, &welcome).unwrap().place().unwrap());
+        drop(JournalFile::create(&path, &welcome, &run()).unwrap().place(false).unwrap());
         let mut reader = Reader::open(&path).unwrap();
         while reader.next().unwrap().is_some() {}
         std::fs::write(&other, vec![7; 1000]).unwrap();
         std::fs::rename(&other, &path).unwrap();
-        let error = JournalFile::resume(reader).unwrap_err();
+        let error = JournalFile::resume(reader, &run()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
         assert_eq!(std::fs::metadata(&path).unwrap().len(), 1000);
     }

@@ -1,14 +1,18 @@
 //! The writer of one file of a journal, and the stream that goes into it.
 
 use crate::delivery::Delivery;
-use crate::journal::file::{Identity, JournalFile, Reader, failed};
+use crate::journal::file::{Identity, JournalFile, failed};
+use crate::journal::reader::Reader;
+use crate::journal::run::Run;
+use crate::journal::span::LATEST_MS;
+use crate::journal::stamps::Stamps;
 use crate::journal::trust::{ALL, Trust};
 use crate::protocol::payload::Payload;
-use crate::protocol::wire::{Note, Welcome};
+use crate::protocol::wire::{Note, Welcome, now_ms};
 use commonhold::map::Map;
 use commonhold::raw::RawFrame;
 use commonhold::stream::{ChangeKind, StreamPosition};
-use commonhold::{Error, ErrorKind, Result};
+use commonhold::{Error, ErrorKind, Hold, Result};
 use std::path::Path;
 use std::time::Instant;
 
@@ -49,6 +53,13 @@ pub(super) struct FileWriter {
     pub(super) progress: Progress,
     /// The position up to which the file is durable.
     pub(super) synced: Option<StreamPosition>,
+    /// The times in the file.
+    pub(super) stamps: Stamps,
+    /// Whether what its syncs confirm is durable. Otherwise it is continued for the history only,
+    /// until the next file takes its place.
+    pub(super) is_trusted: bool,
+    /// Whether it states that the map is a replica's.
+    pub(super) is_of_replica: bool,
 }
 
 /// A failure of a file.
@@ -60,13 +71,22 @@ pub(super) enum WriteFailure {
 }
 
 impl FileWriter {
-    pub(super) fn new(delivery: Delivery, file: JournalFile, end: Option<u64>) -> FileWriter {
+    fn new(
+        delivery: Delivery,
+        file: JournalFile,
+        end: Option<u64>,
+        stamps: Stamps,
+        run: &Run,
+    ) -> FileWriter {
         let progress = Progress { position: delivery.position(), end, gap: false };
-        FileWriter { delivery, buffer: Vec::new(), file, progress, synced: None }
+        let (buffer, synced, is_trusted) = (Vec::new(), None, true);
+        let is_of_replica = run.lineage.is_of_replica();
+        FileWriter { delivery, buffer, file, progress, synced, stamps, is_trusted, is_of_replica }
     }
 
     /// Begins a new file with a full sync.
-    pub(super) fn begin(map: &Map, path: &Path) -> Result<FileWriter> {
+    pub(super) fn begin(hold: &Hold, map: &Map, path: &Path, run: &Run) -> Result<FileWriter> {
+        repair_stream(hold, map)?;
         let delivery = Delivery::begin(map, None)?.without_time();
         let welcome = Welcome {
             proof: Vec::new(),
@@ -75,31 +95,40 @@ impl FileWriter {
             mode: map.options().mode(),
             name: map.name().to_owned(),
         };
-        let file = JournalFile::create(path, &welcome)?;
-        Ok(FileWriter::new(delivery, file, None))
+        let file = JournalFile::create(path, &welcome, run)?;
+        // An empty map has a state, too.
+        let stamps = Stamps::of(None, true, clock_ms());
+        Ok(FileWriter::new(delivery, file, None, stamps, run))
     }
 
     /// Continues a file that was read to its end. `None` if the stream no longer has the next
     /// frames, or the disk does not take the file.
-    pub(super) fn resume(map: &Map, reader: Reader, trust: &Trust) -> Result<Option<FileWriter>> {
-        let (position, identity) = (reader.position, reader.identity);
+    pub(super) fn resume(
+        map: &Map,
+        reader: Reader,
+        trust: &Trust,
+        run: &Run,
+    ) -> Result<Option<FileWriter>> {
+        let (position, identity) = (reader.position(), reader.identity);
         let delivery = Delivery::begin(map, Some(position))?.without_time();
-        if delivery.is_syncing() || !reader.is_complete() {
+        if delivery.is_syncing() || !reader.is_complete() || !reader.may_have_times {
             return Ok(None);
         }
+        let stamps = Stamps::of(reader.times(), reader.untimed() > 0, clock_ms());
         if trust.len_of(identity)?.is_none_or(|len| len == ALL) {
             // This sync may fail, and this process may be killed in it: then no byte of the file is
             // trusted.
             trust.note(identity, 0)?;
         }
-        let file = JournalFile::resume(reader)?;
-        Ok(file.map(|file| FileWriter::new(delivery, file, Some(position.offset))))
+        let file = JournalFile::resume(reader, run)?;
+        let end = Some(position.offset);
+        Ok(file.map(|file| FileWriter::new(delivery, file, end, stamps, run)))
     }
 
-    /// Moves the file, which is durable and has a note, to its path.
-    pub(super) fn place(self) -> Result<FileWriter> {
+    /// Moves the file, which is durable and has a note, to its path, where it may replace another.
+    pub(super) fn place(self, replaces: bool) -> Result<FileWriter> {
         let path = self.file.path.clone();
-        let placed = self.file.place();
+        let placed = self.file.place(replaces);
         let file = placed.map_err(|e| failed(&path, "cannot be replaced", &e))?;
         Ok(FileWriter { file, ..self })
     }
@@ -121,9 +150,12 @@ impl FileWriter {
     /// Writes the available frames into the file, at most a batch or one frame; true if there was
     /// one.
     pub(super) fn pump(&mut self) -> std::result::Result<bool, WriteFailure> {
+        let then_ms = clock_ms();
         if self.next_frame(0).map_err(WriteFailure::Lost)?.is_none() {
             self.fetch().map_err(WriteFailure::Lost)?;
         }
+        // All changes that were fetched have been made by now.
+        let now_ms = clock_ms();
         let (mut progress, mut frames, mut used) = (self.progress, Vec::new(), 0);
         while let Some(frame) =
             self.next_frame(used).map_err(WriteFailure::Lost)?.filter(|_| !progress.gap)
@@ -141,8 +173,15 @@ impl FileWriter {
             }
             used += len;
         }
-        let written = self.file.append(&frames);
+        let time_ms = self.stamps.due(now_ms).filter(|_| self.is_whole());
+        let written = self.file.append(&frames, self.progress.position.offset, time_ms);
         written.map_err(|e| WriteFailure::Write(failed(&self.file.path, "cannot write", &e)))?;
+        if !frames.is_empty() {
+            time_ms.into_iter().for_each(|ms| self.stamps.note_written(ms));
+            self.stamps.note_changes(now_ms);
+        } else if used == 0 {
+            self.stamps.note_unchanged(then_ms);
+        }
         self.progress = progress;
         self.buffer.drain(..used);
         Ok(used > 0)
@@ -165,7 +204,7 @@ impl FileWriter {
     fn fetch(&mut self) -> Result<()> {
         let most = self.buffer.len() + BATCH;
         while self.buffer.len() < most {
-            match self.delivery.next(None, Instant::now())? {
+            match self.delivery.next(None, Instant::now(), true)? {
                 Some(Payload::Words(words)) => self.buffer.extend_from_slice(words.rest()),
                 Some(Payload::Stream(ring)) => {
                     ring.append_to(&mut self.buffer);
@@ -177,11 +216,63 @@ impl FileWriter {
         Ok(())
     }
 
+    /// Writes the time of the last changes, and how long there were no others.
+    ///
+    /// # Errors
+    /// Those of the system: the file stays as it is.
+    pub(super) fn stamp(&mut self) -> Result<()> {
+        while let Some(ms) = self.stamps.due_at_end().filter(|_| self.is_whole()) {
+            self.append_time(ms)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the time of the last changes, if no change has come for a while.
+    ///
+    /// # Errors
+    /// As for [`stamp`](Self::stamp).
+    pub(super) fn stamp_if_idle(&mut self) -> Result<()> {
+        let due = self.stamps.due_when_idle(clock_ms()).filter(|_| self.is_whole());
+        due.map_or(Ok(()), |ms| self.append_time(ms))
+    }
+
+    fn append_time(&mut self, ms: u64) -> Result<()> {
+        let written = self.file.append_time(self.progress.position.offset, ms);
+        written.map_err(|e| failed(&self.file.path, "cannot write", &e))?;
+        self.stamps.note_written(ms);
+        Ok(())
+    }
+
+    /// Makes the written frames durable, and lets the file state that they are, and their time.
+    /// Without room for these statements, they are durable all the same.
+    pub(super) fn conclude(&mut self) -> Result<()> {
+        let _ = self.stamp();
+        self.sync()?;
+        let before = self.file.written;
+        let _ = self.file.state(self.progress.position.offset);
+        if self.file.written > before { self.sync() } else { Ok(()) }
+    }
+
     /// Makes the written frames durable. If that fails, the file can no longer be used.
     pub(super) fn sync(&mut self) -> Result<()> {
         self.file.sync().map_err(|e| failed(&self.file.path, "cannot sync", &e))?;
         self.synced = Some(self.progress.position);
         Ok(())
+    }
+}
+
+/// The time, as far as a file can state it.
+pub(super) fn clock_ms() -> u64 {
+    now_ms().min(LATEST_MS)
+}
+
+/// Begins the map's stream if a process was killed while it gave it another size.
+fn repair_stream(hold: &Hold, map: &Map) -> Result<()> {
+    match map.follow() {
+        Err(error) if error.is_not_found() && map.len().is_ok() => {
+            hold.maps().begin_stream(map.name(), 0).map(drop)
+        }
+        _ => Ok(()),
     }
 }
 

@@ -7,9 +7,18 @@
 //! system crashes, the file at the path is a whole map up to some position, and that position is
 //! not before the last one that was announced as durable.
 
-use crate::journal::file::Reader;
-use crate::journal::file_writer::{FileWriter, WriteFailure};
-use crate::journal::rebuild::was_rebuilt_from;
+mod ending;
+mod existing;
+mod replica;
+mod sealing;
+
+use crate::journal::archive::Archive;
+use crate::journal::file::{Identity, identity_at};
+use crate::journal::file_writer::{FileWriter, WriteFailure, clock_ms};
+use crate::journal::reader::Reader;
+use crate::journal::run::{Run, RunId, Runs};
+use crate::journal::span::Span;
+use crate::journal::target::{OwnPath, Target};
 use crate::journal::trust::{ALL, Trust};
 use crate::journal::{JournalOptions, JournalStatus, SyncPolicy};
 use commonhold::map::Map;
@@ -17,6 +26,7 @@ use commonhold::raw::JournalSlot;
 use commonhold::stream::StreamPosition;
 use commonhold::{Error, ErrorKind, Hold, Result};
 use commonhold_io::thread_patience::with_patience;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -26,6 +36,8 @@ const RETRY: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(3600);
 /// The pause while the end of a full sync is not known, and the patience of a sweep then.
 const SHORT: Duration = Duration::from_millis(1);
+/// The most runs that the file at the path may have.
+const MOST_AT_PATH: usize = 8;
 /// How long a journal's thread waits for a stopped process before it tries again, or ends if its
 /// handle requested that.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
@@ -38,8 +50,27 @@ pub(crate) struct JournalWriter {
     options: JournalOptions,
     slot: JournalSlot,
     trust: Trust,
+    run: Run,
+    runs: Runs,
+    /// The file at the path which may be replaced: the map has all its changes.
+    approved: Option<Identity>,
+    /// The runs of which one is the last in the file at the path: they stay noted.
+    at_path: Vec<RunId>,
     current: Option<FileWriter>,
     next: Option<FileWriter>,
+    /// The file at the path before the first one of this writer is there.
+    target: Option<Target>,
+    /// Where replaced files stay, if they do.
+    archive: Option<Archive>,
+    /// The times of the file at the path, which is not the current one.
+    found_span: Option<(Identity, Span)>,
+    /// Old segments are removed at this time.
+    expiry_due: Instant,
+    /// The time of the clock when the journal began.
+    begun: (u64, Instant),
+    /// The position with which the current file took the path.
+    placed_at: Option<StreamPosition>,
+    _own_path: OwnPath,
     /// The number of bytes at which the file is rewritten.
     compact_at: u64,
     sync_due: Instant,
@@ -54,11 +85,12 @@ pub(crate) struct JournalWriter {
 }
 
 impl JournalWriter {
-    /// Continues the file, if it is of this map's stream; otherwise begins a new one without a
-    /// name.
+    /// Continues the file, if the map's stream has what comes next; otherwise begins a new one
+    /// without a name. Begins the map's stream, or changes its size.
     ///
     /// # Errors
-    /// `Mismatch` if the file is of another stream, unless it may be replaced; those of files.
+    /// `Mismatch` if the file has changes that the map lacks, unless it may be replaced; `Busy` if
+    /// another journal writes it; those of files and of beginning a stream.
     pub(crate) fn new(
         hold: &Hold,
         map: Map,
@@ -68,6 +100,15 @@ impl JournalWriter {
     ) -> Result<JournalWriter> {
         let status = JournalStatus::new(path, options.sync);
         let trust = Trust::new(slot.notes(), path.to_owned());
+        let runs = Runs::new(hold, slot.notes(), &map);
+        let own_path = OwnPath::take(path)?;
+        let archive = sealing::archive_of(path, &options)?;
+        let directory = archive.as_ref().map(|archive| archive.directory.display().to_string());
+        let status = JournalStatus { archive: directory, ..status };
+        let lineage = replica::lineage_of(hold, &map)?;
+        if let Some(archive) = archive.as_ref().filter(|_| !options.replace) {
+            archive.ensure_own(map.name(), &lineage)?;
+        }
         let mut this = JournalWriter {
             hold: hold.clone(),
             map,
@@ -75,8 +116,19 @@ impl JournalWriter {
             options,
             slot,
             trust,
+            run: Run { id: [0; 16], lineage },
+            runs,
+            approved: None,
+            at_path: Vec::new(),
             current: None,
             next: None,
+            target: None,
+            archive,
+            found_span: None,
+            expiry_due: Instant::now(),
+            begun: (clock_ms(), Instant::now()),
+            placed_at: None,
+            _own_path: own_path,
             compact_at: 0,
             sync_due: Instant::now(),
             renew_at: Instant::now(),
@@ -85,9 +137,18 @@ impl JournalWriter {
             announced: None,
             status,
         };
-        this.current = this.existing()?;
+        // Before the stream changes: it has the last change of the file, or not.
+        let found = this.existing()?;
+        this.run.id = this.runs.begin(&this.at_path)?;
+        hold.maps().begin_stream(this.map.name(), this.options.stream_bytes)?;
+        if let Some(reader) = found {
+            this.current = this.resume(reader)?;
+            // With its next change, the file gets the new run.
+            this.at_path.push(this.run.id);
+        }
         if this.current.is_none() {
-            this.next = Some(FileWriter::begin(&this.map, &this.path)?);
+            this.lock_target()?;
+            this.next = Some(FileWriter::begin(hold, &this.map, &this.path, &this.run)?);
         }
         if this.options.sync == SyncPolicy::Never {
             this.slot
@@ -96,41 +157,34 @@ impl JournalWriter {
         Ok(this)
     }
 
-    fn existing(&mut self) -> Result<Option<FileWriter>> {
-        let mut reader = match Reader::open(&self.path) {
-            Ok(reader) => reader,
-            Err(error) if error.is_not_found() || self.options.replace => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let (stream, from) = (self.map.follow()?.position().stream, reader.welcome.position.stream);
-        if from != stream {
-            let known = was_rebuilt_from(&self.hold, self.map.name(), stream, from)?;
-            return match known || self.options.replace {
-                true => Ok(None),
-                false => Err(self.of_another_life()),
-            };
+    /// Continues the file; `None` if only a new one helps.
+    fn resume(&mut self, reader: Reader) -> Result<Option<FileWriter>> {
+        if reader.position().stream != self.map.follow()?.position().stream {
+            return Ok(None);
         }
-        while reader.next()?.is_some() {}
-        // Old contents of a file hold that were restored keep the stream's number, and the notes of
-        // their time.
-        let is_ahead = reader.position.offset > self.map.follow()?.end()?.offset;
-        if is_ahead && !self.options.replace {
-            return Err(self.of_another_life());
+        let is_trusted = self.trust.len_of(reader.identity)? != Some(0);
+        if !is_trusted && self.archive.is_none() {
+            return Ok(None);
         }
         let Some(reader) = self.believable(reader)? else { return Ok(None) };
         self.plan(reader.whole_bytes());
-        let resumed = FileWriter::resume(&self.map, reader, &self.trust)?;
-        if let Some(track) = &resumed {
-            self.note(track)?;
+        let mut resumed = FileWriter::resume(&self.map, reader, &self.trust, &self.run)?;
+        if let Some(track) = &mut resumed {
+            track.is_trusted = is_trusted;
+            self.placed_at = Some(track.progress.position);
+            self.take_back_name(track.identity()?);
+        }
+        match &resumed {
+            Some(track) if is_trusted => self.note(track)?,
+            _ => {}
         }
         Ok(resumed)
     }
 
-    /// The same file, read as far as it can be trusted; `None` if no byte of it can.
+    /// The same file, read as far as it can be trusted; all of it if no byte of it can.
     fn believable(&self, reader: Reader) -> Result<Option<Reader>> {
         let durable = match self.trust.len_of(reader.identity)? {
-            Some(0) => return Ok(None),
-            Some(durable) if durable != ALL => durable,
+            Some(durable) if durable != 0 && durable != ALL => durable,
             _ => return Ok(Some(reader)),
         };
         let mut again = Reader::open(&self.path)?;
@@ -152,20 +206,8 @@ impl JournalWriter {
         self.trust.note(track.identity()?, len)
     }
 
-    #[cold]
-    fn of_another_life(&self) -> commonhold::Error {
-        let text = format!(
-            "{}: this journal does not belong to the present map '{}'; rebuild the map from it, \
-             or move it away",
-            self.path.display(),
-            self.map.name()
-        );
-        commonhold::Error::new(ErrorKind::Mismatch, text)
-    }
-
     /// Plans the next rewriting: when the file has twice the bytes that it had when it took the
     /// path.
-    /// journal.
     fn plan(&mut self, then: u64) {
         self.compact_at = then.saturating_mul(2).max(self.options.compact_bytes);
     }
@@ -214,14 +256,20 @@ impl JournalWriter {
                 self.put_off_next();
             }
         }
+        if let Some(current) = self.current.as_mut().filter(|_| !busy) {
+            // Without room for the time, only a state in the past is lost.
+            let _ = current.stamp_if_idle();
+        }
         self.sync_if_due()?;
+        self.expire_if_due();
         self.show();
         Ok(busy)
     }
 
-    /// Whether the current file can take later frames: behind a gap only the next one can.
+    /// Whether the current file can take later frames, and make them durable: behind a gap only the
+    /// next one can.
     fn goes_on(&self) -> bool {
-        self.current.as_ref().is_some_and(|track| !track.progress.gap)
+        self.current.as_ref().is_some_and(|track| !track.progress.gap && track.is_trusted)
     }
 
     fn pump_current(&mut self) -> Result<bool> {
@@ -232,7 +280,10 @@ impl JournalWriter {
             Ok(busy) => Ok(busy),
             Err(WriteFailure::Write(error)) => Err(error),
             Err(WriteFailure::Lost(error)) => {
-                self.current = None;
+                // If its map is gone, the file ends with all that it has.
+                if !self.is_gone() {
+                    self.current = None;
+                }
                 Err(error)
             }
         }
@@ -240,15 +291,26 @@ impl JournalWriter {
 
     /// Continues the next file, or begins one if it is needed.
     fn renew(&mut self) -> Result<bool> {
-        let wanted = self
-            .current
-            .as_ref()
-            .is_none_or(|track| track.progress.gap || track.file.written > self.compact_at);
+        let wanted = self.current.as_ref().is_none_or(|track| {
+            let is_large = track.file.written > self.compact_at;
+            let is_of_another = !track.is_trusted || self.was_promoted(track);
+            track.progress.gap || is_of_another || is_large || self.is_old(track)
+        });
         if self.next.is_none() {
             if !wanted || Instant::now() < self.renew_at {
                 return Ok(false);
             }
-            self.next = Some(FileWriter::begin(&self.map, &self.path)?);
+            // An old copy of the hold does not know this number, wherever the file begins.
+            self.run.id = match self.runs.begin(&self.at_path) {
+                // A stopped process prevents this note: the current file continues.
+                Err(error) if error.kind() == ErrorKind::TimedOut && self.current.is_some() => {
+                    self.put_off_next();
+                    return Ok(false);
+                }
+                begun => begun?,
+            };
+            self.run.lineage = replica::lineage_of(&self.hold, &self.map)?;
+            self.next = Some(FileWriter::begin(&self.hold, &self.map, &self.path, &self.run)?);
             self.status.compactions += u64::from(self.current.is_some());
         }
         let Some(next) = &mut self.next else { return Ok(false) };
@@ -258,6 +320,7 @@ impl JournalWriter {
         };
         if next.progress.gap {
             // The full sync may have missed that change: another full sync is needed.
+            self.status.rewrite_error = Some(gap_text(next.delivery.too_small()));
             self.next = None;
         }
         self.switch()?;
@@ -272,13 +335,13 @@ impl JournalWriter {
 
     /// Moves the next file to the path, if it is whole and not behind the durable position.
     fn switch(&mut self) -> Result<()> {
-        let Some(next) = self.next.as_mut().filter(|next| next.is_whole()) else { return Ok(()) };
+        let Some(next) = self.next.as_ref().filter(|next| next.is_whole()) else { return Ok(()) };
         // An announced position stays valid when its file is replaced.
         let ahead = |durable: &StreamPosition| {
             let StreamPosition { stream, offset } = next.progress.position;
             durable.stream == stream && durable.offset > offset
         };
-        if self.status.durable.as_ref().is_some_and(ahead) {
+        if self.status.durable.as_ref().is_some_and(ahead) || self.would_leave_hole(next) {
             return Ok(());
         }
         let file = next.identity()?;
@@ -294,12 +357,26 @@ impl JournalWriter {
 
     /// The next file becomes durable and takes the path.
     fn place_next(&mut self) -> Result<()> {
+        let replaces = self.is_own_at_path() || {
+            self.lock_target()?;
+            self.target.is_some()
+        };
         let Some(next) = &mut self.next else { return Ok(()) };
+        next.stamp()?;
         next.sync()?;
+        if replaces {
+            self.seal()?;
+        }
         // Whether the move succeeds or not, the previous file can no longer be trusted.
         self.current = None;
         let Some(next) = self.next.take() else { return Ok(()) };
-        let next = next.place()?;
+        let file = next.identity()?;
+        let placed = next.place(replaces);
+        self.note_placed(file);
+        let next = placed?;
+        (self.target, self.found_span) = (None, None);
+        self.placed_at = Some(next.progress.position);
+        self.expiry_due = Instant::now();
         self.status.rewrite_error = None;
         self.plan(next.file.written);
         self.is_unannounced = true;
@@ -307,7 +384,30 @@ impl JournalWriter {
         Ok(())
     }
 
+    /// Keeps the run of a file that was to take the path: it may be there although its directory
+    /// could not be synced.
+    fn note_placed(&mut self, file: Identity) {
+        match identity_at(&self.path) {
+            Ok(there) if there == file => self.at_path = vec![self.run.id],
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            // It cannot be known.
+            Err(_) if self.at_path.len() < MOST_AT_PATH => self.at_path.push(self.run.id),
+            Err(_) => {}
+        }
+    }
+
+    /// Whether the file at the path is this writer's, or one that it has locked.
+    fn is_own_at_path(&self) -> bool {
+        let locked = self.target.as_ref().map(|target| target.identity);
+        match &self.current {
+            Some(current) => current.file.is_at(&self.path),
+            None => locked.is_some() && identity_at(&self.path).ok() == locked,
+        }
+    }
+
     fn sync_if_due(&mut self) -> Result<()> {
+        self.distrust_file_of_replica();
         if self.is_unannounced {
             // Durable since it took the path, whichever policy applies.
             self.announce()?;
@@ -316,15 +416,21 @@ impl JournalWriter {
             // The journal is sound again only with the next file.
             return Ok(());
         }
-        let Some(current) = &mut self.current else { return Ok(()) };
+        let current = self.current.as_mut().filter(|track| track.is_trusted);
+        let Some(current) = current else { return Ok(()) };
         let due = match self.options.sync {
             SyncPolicy::Always => true,
             SyncPolicy::Every(_) => Instant::now() >= self.sync_due,
-            SyncPolicy::Never => false,
+            SyncPolicy::Never => {
+                // The file can be written again, and nothing more is promised.
+                self.status.error = None;
+                false
+            }
         };
-        let is_new = self.announced != Some(current.progress.position);
+        let is_new = self.announced != Some(current.progress.position)
+            || current.file.synced < current.file.written;
         if !due || !(is_new || self.status.error.is_some()) {
-            return Ok(());
+            return self.check_place();
         }
         if let Err(error) = current.sync() {
             // Frames written since the last sync may be lost, and another sync would not report
@@ -339,24 +445,39 @@ impl JournalWriter {
     }
 
     fn announce(&mut self) -> Result<()> {
+        self.check_place()?;
         let Some(current) = &self.current else { return Ok(()) };
-        if !current.file.is_at(&self.path) {
-            let text = format!("{}: this journal was moved away or replaced", self.path.display());
-            self.current = None;
-            return Err(Error::new(ErrorKind::Io, text));
-        }
         let Some(durable) = current.synced else { return Ok(()) };
         // A later writer must find in the file everything that is announced now.
         self.note(current)?;
         if self.options.sync != SyncPolicy::Never {
             // First: others may read it although the call that announces it fails.
             self.status.durable = Some(durable);
-            self.slot.durable(durable)?;
+            self.slot.file(&self.path, current.identity()?)?;
+            self.slot.durable(&self.map, durable)?;
             self.announced = Some(durable);
         }
         self.status.error = None;
         self.is_unannounced = false;
         Ok(())
+    }
+
+    /// Checks that the current file is at its path, and answers those who have asked.
+    ///
+    /// # Errors
+    /// `Io` if it is not.
+    fn check_place(&mut self) -> Result<()> {
+        let Some(current) = &self.current else { return Ok(()) };
+        let question = self.slot.question()?;
+        if !current.file.is_at(&self.path) {
+            let text = format!(
+                "{}: this journal was deleted, moved away or replaced; a new file begins",
+                self.path.display()
+            );
+            self.current = None;
+            return Err(Error::new(ErrorKind::Io, text));
+        }
+        question.map_or(Ok(()), |question| self.slot.answer(question))
     }
 
     fn show(&mut self) {
@@ -406,84 +527,27 @@ impl JournalWriter {
             self.next = None;
             return Ok(());
         }
+        let has_ended = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Closed);
+        if has_ended && self.follow_replaced_map().unwrap_or(false) {
+            return Ok(());
+        }
         self.status.error = Some(error.to_string());
         if error.kind() != ErrorKind::TimedOut {
             // If that cannot be announced either, the next attempt announces it.
             let _ = self.slot.failed(&error.to_string());
         }
-        if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Closed)
-            && self.map.len().is_err()
-        {
+        if has_ended && self.map.len().is_err() {
             return Err(error);
         }
         self.retry_at = Some(Instant::now() + RETRY);
         Ok(())
     }
+}
 
-    /// Writes all frames into the file, and makes it durable.
-    ///
-    /// # Errors
-    /// The reason why not everything is durable.
-    pub(crate) fn finish(&mut self) -> Result<()> {
-        // The cause of the last error may have ended.
-        self.retry_at = None;
-        let follower = self.map.follow()?;
-        let (end, blocked) = match follower.end() {
-            // A writer is stopped in the middle of a change. All changes before it are written.
-            Err(error) if error.kind() == ErrorKind::TimedOut => {
-                (follower.position().offset, Some(error))
-            }
-            end => (end?.offset, None),
-        };
-        let is_all = self.come_to(end)?;
-        if let Some(track) = &mut self.current {
-            self.trust.note(track.identity()?, track.file.synced)?;
-            track.sync()?;
-        }
-        match self.status.error.take() {
-            Some(why) if !is_all => Err(Error::new(ErrorKind::Io, why)),
-            _ if !is_all => Err(self.not_all()),
-            _ => self.announce(),
-        }?;
-        blocked.map_or(Ok(()), Err)
-    }
-
-    /// Works until the current file has reached an offset; true if it has. Stops after an error,
-    /// and when neither file has grown for [`PATIENCE`].
-    fn come_to(&mut self, end: u64) -> Result<bool> {
-        let there = |track: &FileWriter| track.progress.position.offset >= end;
-        let mut moved = (self.bytes(), Instant::now());
-        loop {
-            let current = self.current.as_ref().filter(|track| !track.progress.gap);
-            if current.is_some_and(there) {
-                return Ok(true);
-            }
-            if moved.0 != self.bytes() {
-                moved = (self.bytes(), Instant::now());
-            }
-            // Until then the next file does not even begin.
-            let waits_since = moved.1.max(self.renew_at);
-            if self.retry_at.is_some() || waits_since.elapsed() > PATIENCE {
-                return Ok(false);
-            }
-            self.turn(Duration::from_millis(10))?;
-        }
-    }
-
-    /// The lengths of both files.
-    fn bytes(&self) -> [Option<u64>; 2] {
-        [&self.current, &self.next].map(|track| track.as_ref().map(|track| track.file.written))
-    }
-
-    #[cold]
-    fn not_all(&self) -> Error {
-        let text = format!(
-            "{}: expected all changes up to the end of the map's stream in this journal; a process \
-             is stopped in the middle of a change; continue it, and start the journal again",
-            self.path.display()
-        );
-        Error::new(ErrorKind::TimedOut, text)
-    }
+#[cold]
+fn gap_text(too_small: Option<&Error>) -> String {
+    let why = too_small.map_or(String::new(), |error| format!(": {error}"));
+    format!("a change is too large for the map's stream, which could not be made larger{why}")
 }
 
 #[cfg(test)]

@@ -2,22 +2,47 @@
 //!
 //! | idea | file |
 //! |---|---|
-//! | the file: frames with checksums and positions | `file` |
+//! | the file: frames with checksums and positions | `file`, `reader` |
+//! | what a file contains, and where it is damaged | `survey` |
 //! | the thread that writes it, and rewrites it when it has grown | `journal_writer` |
 //! | one such file, and the stream that goes into it | `file_writer` |
+//! | a damaged file that is kept | `damaged_file` |
+//! | the file that the next one replaces | `target` |
 //! | how much of a file a later writer may trust | `trust` |
+//! | which files belong to the present map | `run` |
+//! | times in the file | `stamps`, `span` |
+//! | earlier files, which are kept | `archive` |
+//! | all files of a journal, and holes between them | `timeline` |
+//! | a state at a point in time | `past` |
 //! | a map from a journal | `rebuild` |
+//! | which files the maps of a hold have | `catalogue`, `map_files` |
 //!
 //! `docs/operations/durability.md` lists what survives which failure. A process that has changed a
 //! map and must know that the change is safe calls [`Map::sync`](commonhold::map::Map::sync).
 
-mod file;
+pub(crate) mod archive;
+pub(crate) mod catalogue;
+mod damaged_file;
+pub(crate) mod file;
 mod file_writer;
 mod journal_writer;
-mod rebuild;
+mod map_files;
+mod past;
+mod reader;
+pub(crate) mod rebuild;
+mod run;
+mod span;
+mod stamps;
+mod survey;
+pub(crate) mod target;
+mod timeline;
 mod trust;
 
-pub use rebuild::{Rebuilt, ensure_whole, rebuild};
+pub use past::{PastState, find_state};
+pub use rebuild::{Rebuilt, rebuild, rebuild_state};
+pub use span::{Span, read_time, shown_time};
+pub use survey::{Damage, JournalContents, inspect};
+pub use timeline::{Hole, InspectedFile, Timeline, inspect_all};
 
 use commonhold::map::MapMode;
 use commonhold::raw::limit_thread_patience;
@@ -26,8 +51,9 @@ use commonhold::{Error, ErrorKind, Hold, Result};
 use commonhold_io::owned_threads::OwnedThreads;
 use commonhold_io::reports::Reporter;
 use journal_writer::{JournalWriter, PATIENCE};
+use rebuild::is_half_rebuilt;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -86,21 +112,41 @@ impl FromStr for SyncPolicy {
 pub struct JournalOptions {
     /// When written changes are made durable.
     pub sync: SyncPolicy,
-    /// Bytes of changes that the map's stream keeps, if it has no stream yet. It limits how far the
-    /// journal may fall behind before it has to begin again.
+    /// Bytes of changes that the map's stream keeps; 0 leaves the stream as it is, or begins one of
+    /// 64 MiB. A stream of another size begins again: see
+    /// [`Maps::begin_stream`](commonhold::hold::Maps::begin_stream). It limits how far the journal
+    /// may fall behind before it has to begin again.
     pub stream_bytes: u64,
     /// The least size in bytes at which the file is compacted. It is compacted when it has twice
     /// the bytes that it had after the last time, but not below this size.
     pub compact_bytes: u64,
-    /// Whether to replace a file of another map, or of this map's earlier life, instead of refusing
-    /// it.
+    /// Whether to discard the file, whatever is in it, and to begin a new one.
     pub replace: bool,
+    /// Whether [`rebuild`] leaves out damaged parts of the file, instead of refusing it.
+    pub skip_damaged: bool,
+    /// How long earlier states of the map can be restored: a file that the next one replaces stays
+    /// in the archive as a segment. `None` keeps no earlier files, and removes none.
+    pub keep: Option<Duration>,
+    /// The directory with the segments, which must be on the file's file system; `None` for the
+    /// path of the file and `.d`.
+    pub archive: Option<PathBuf>,
+    /// With `keep`, the next file begins at the latest after this time, unless nothing changes.
+    pub segment_time: Duration,
 }
 
 impl Default for JournalOptions {
     fn default() -> JournalOptions {
         let sync = SyncPolicy::Always;
-        JournalOptions { sync, stream_bytes: 64 << 20, compact_bytes: 16 << 20, replace: false }
+        JournalOptions {
+            sync,
+            stream_bytes: 0,
+            compact_bytes: 16 << 20,
+            replace: false,
+            skip_damaged: false,
+            keep: None,
+            archive: None,
+            segment_time: Duration::from_secs(3600),
+        }
     }
 }
 
@@ -121,10 +167,18 @@ pub struct JournalStatus {
     pub bytes: u64,
     /// How often it was compacted.
     pub compactions: u64,
+    /// The directory of its segments, if it keeps any.
+    pub archive: Option<String>,
+    /// How many files it has kept as segments.
+    pub segments: u64,
+    /// The reason why segments that are older than they must be cannot be removed.
+    pub archive_error: Option<String>,
+    /// The path under which it keeps the file that it found, if that was damaged.
+    pub damaged_file: Option<String>,
     /// The reason why changes are not becoming durable; `None` if they are.
     pub error: Option<String>,
-    /// The reason why the last compaction failed, if it did. The file keeps growing, and the
-    /// changes in it become durable.
+    /// The reason why the last compaction failed, or why the file could not be kept as a segment.
+    /// The file keeps growing, and the changes in it become durable.
     pub rewrite_error: Option<String>,
 }
 
@@ -138,6 +192,10 @@ impl JournalStatus {
             durable: None,
             bytes: 0,
             compactions: 0,
+            archive: None,
+            segments: 0,
+            archive_error: None,
+            damaged_file: None,
             error: None,
             rewrite_error: None,
         }
@@ -150,6 +208,9 @@ impl JournalStatus {
 /// ([`Map::sync`](commonhold::map::Map::sync)). If the journal's process is killed, the next
 /// journal resumes the file. `sync` and [`status`](Self::status) report a disk that is full or
 /// fails; the journal continues as soon as it can.
+///
+/// With [`JournalOptions::keep`], earlier states of the map can be restored ([`find_state`],
+/// [`rebuild_state`]).
 ///
 /// Dropping a journal writes all changes, makes them durable, and ends the thread;
 /// [`finish`](Self::finish) also reports whether that succeeded. Both wait for the disk without
@@ -174,13 +235,20 @@ impl fmt::Debug for Journal {
 
 impl Journal {
     /// Begins the journal of a map, and a stream of the map if it has none. An existing file is
-    /// resumed if it is of this map in its present life, or if this map was rebuilt from it.
+    /// resumed if the map has all its changes: journals of this map wrote it, or the map was
+    /// rebuilt from it. If it is damaged, it is kept under another name, and a new file takes its
+    /// place ([`JournalStatus::damaged_file`]).
+    ///
+    /// The map may be a replica's: the journal then records what the replica applies. When a full
+    /// sync replaces the map, the journal begins a new file. A file of an earlier state of the
+    /// origin's map is replaced.
     ///
     /// # Errors
-    /// `NotFound` if there is no such map; `Mismatch` if it is a cache, or if the file is of
-    /// another map or of this map's earlier life: [`rebuild`] from it first, or move it away;
-    /// `Busy` if the map, or the file, has a journal already; those of files and of
-    /// [`Maps::begin_stream`](commonhold::hold::Maps::begin_stream).
+    /// `NotFound` if there is no such map; `Mismatch` if it is a cache, or if the file has changes
+    /// that the map lacks: [`rebuild`] from it first, or move it away; `Busy` if the map, or the
+    /// file, has a journal already, or if a replica's map has not received its contents yet;
+    /// `Invalid` if the archive is on another file system than the file; those
+    /// of files and of [`Maps::begin_stream`](commonhold::hold::Maps::begin_stream).
     pub fn start(
         hold: &Hold,
         map: &str,
@@ -191,11 +259,12 @@ impl Journal {
         // The absolute path leads to the file after a change of the working directory, too.
         let file = &std::path::absolute(file.as_ref())
             .map_err(|e| file::failed(file.as_ref(), "cannot find", &e))?;
-        let map = hold.maps().open(name)?;
-        if map.is_replica() {
-            let text = format!("map '{name}' is a replica; keep the journal at its origin");
-            return Err(Error::new(ErrorKind::Mismatch, text));
+        let mut options = options;
+        if let Some(archive) = &mut options.archive {
+            let absolute = std::path::absolute(&*archive);
+            *archive = absolute.map_err(|e| file::failed(archive, "cannot find", &e))?;
         }
+        let map = hold.maps().open(name)?;
         if matches!(map.options().mode(), MapMode::Cache { .. }) {
             let text = format!(
                 "map '{name}' is a cache, which may evict pairs at any time; only other maps have \
@@ -204,7 +273,13 @@ impl Journal {
             return Err(Error::new(ErrorKind::Mismatch, text));
         }
         let slot = commonhold::raw::JournalSlot::take(hold, name)?;
-        hold.maps().begin_stream(name, options.stream_bytes)?;
+        if is_half_rebuilt(hold, &slot.notes(), &map)? {
+            let text = format!(
+                "map '{name}' was being rebuilt from a journal, which was interrupted; rebuild it \
+                 again ('hold journal rebuild'), or drop it"
+            );
+            return Err(Error::new(ErrorKind::Mismatch, text));
+        }
         let writer = JournalWriter::new(hold, map, file, options, slot)?;
         let status = Mutex::new(writer.status.clone());
         let shared = Arc::new(Shared { end: AtomicBool::new(false), status });
@@ -243,8 +318,13 @@ impl Journal {
         }
     }
 
-    fn end(&mut self) {
+    /// Requests the end of the thread, which writes all changes before.
+    pub(crate) fn begin_end(&self) {
         self.shared.end.store(true, Ordering::Release);
+    }
+
+    fn end(&mut self) {
+        self.begin_end();
         self.threads.join();
     }
 }
@@ -255,7 +335,20 @@ impl Drop for Journal {
     }
 }
 
+/// Notes the end of the journal's thread if it is a panic: not everything has become durable then.
+struct Ending<'a>(&'a Shared);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let mut status = self.0.status.lock().unwrap_or_else(PoisonError::into_inner);
+            status.error = Some("the journal's thread has panicked".to_owned());
+        }
+    }
+}
+
 fn keep(mut writer: JournalWriter, shared: &Shared, mut reporter: Option<Reporter>) {
+    let _ending = Ending(shared);
     limit_thread_patience(PATIENCE);
     let mut show = |status: &JournalStatus| {
         *shared.status.lock().unwrap_or_else(PoisonError::into_inner) = status.clone();
@@ -265,6 +358,9 @@ fn keep(mut writer: JournalWriter, shared: &Shared, mut reporter: Option<Reporte
     };
     while !shared.end.load(Ordering::Acquire) {
         let over = writer.turn(LOOK).is_err();
+        if over {
+            writer.conclude_dropped();
+        }
         show(&writer.status);
         if over {
             return;

@@ -5,14 +5,21 @@
 //! a rebuilding is interrupted, run it again.
 
 use crate::journal::JournalOptions;
-use crate::journal::file::{Entry, Reader};
-use crate::replica::position::{bounds, next_name};
+use crate::journal::past::PastState;
+use crate::journal::reader::{Entry, Reader};
+use crate::journal::run::Runs;
+use crate::journal::survey::{Damage, survey};
+use crate::lineage;
+use crate::replica::position::bounds;
 use commonhold::map::{Map, MapOptions};
+use commonhold::raw::{
+    Incarnation, create_unready_map, incarnation, is_unready, next_name, open_unready_map,
+};
 use commonhold::stream::StreamPosition;
 use commonhold::{Error, ErrorKind, Hold, Result};
 use std::path::Path;
 
-/// The result of [`rebuild`].
+/// The result of [`rebuild`] and [`rebuild_state`].
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Rebuilt {
     /// The position in the stream: the map equals the old map at this position.
@@ -21,39 +28,20 @@ pub struct Rebuilt {
     pub pairs: u64,
     /// The number of changes behind the pairs.
     pub changes: u64,
-    /// Bytes at the end of the file that are not sound: they had not become durable.
+    /// Bytes at the end of the file that are not sound: they had not become durable. 0 if an
+    /// earlier state was rebuilt.
     pub cut_off_bytes: u64,
-}
-
-/// The map of notes about the journals that the hold's maps were rebuilt from.
-const REBUILT: &str = ".rebuilt";
-
-/// Notes that the map was rebuilt from a journal of the stream `from`.
-fn note(hold: &Hold, map: &str, from: u64) -> Result<()> {
-    let stream = hold.maps().open(map)?.follow()?.position().stream;
-    let notes = hold.maps().open_or_create(REBUILT, MapOptions::general())?;
-    notes.set(map, [stream.to_le_bytes(), from.to_le_bytes()].concat()).map(drop)
-}
-
-/// Whether the map whose stream is `stream` was rebuilt from a journal of the stream `from`: then
-/// it has all changes of that journal.
-pub(crate) fn was_rebuilt_from(hold: &Hold, map: &str, stream: u64, from: u64) -> Result<bool> {
-    match hold.maps().open(REBUILT) {
-        Ok(notes) => {
-            let expected = [stream.to_le_bytes(), from.to_le_bytes()].concat();
-            Ok(notes.get(map)?.is_some_and(|noted| noted == expected))
-        }
-        Err(error) if error.is_not_found() => Ok(false),
-        Err(error) => Err(error),
-    }
+    /// The damaged parts that were skipped.
+    pub damage: Vec<Damage>,
 }
 
 /// Rebuilds a missing map from its journal. The map gets a stream. A journal may then resume the
 /// same file, which it compacts first.
 ///
 /// # Errors
-/// `Exists` if there is a map of this name; `Damaged` if the file is not a journal, or too much of
-/// it is lost for a whole map; `Full`; those of files.
+/// `Exists` if there is a map of this name; `Damaged` if the file is not a journal, if too much of
+/// it is lost for a whole map, or if a part that was durable is damaged, unless
+/// [`skip_damaged`](JournalOptions::skip_damaged) is set; `Full`; those of files.
 pub fn rebuild(
     hold: &Hold,
     map: &str,
@@ -61,13 +49,44 @@ pub fn rebuild(
     options: &JournalOptions,
 ) -> Result<Rebuilt> {
     let path = path.as_ref();
-    ensure_whole(path)?;
+    let (_, contents) = survey(path)?;
+    contents.ensure_usable(options)?;
+    rebuild_from(hold, map, path, None, contents.damage, options)
+}
+
+/// Rebuilds a missing map as it was in an earlier state. The map gets a stream. A journal does not
+/// continue the file, which has changes that the map lacks.
+///
+/// # Errors
+/// As for [`rebuild`]; `Damaged`, too, if the file has changed since the state was found.
+pub fn rebuild_state(
+    hold: &Hold,
+    map: &str,
+    state: &PastState,
+    options: &JournalOptions,
+) -> Result<Rebuilt> {
+    rebuild_from(hold, map, &state.file, Some(state), state.damage.clone(), options)
+}
+
+/// Rebuilds a map from a file, or from the part of it that leads to a state.
+fn rebuild_from(
+    hold: &Hold,
+    map: &str,
+    path: &Path,
+    state: Option<&PastState>,
+    damage: Vec<Damage>,
+    options: &JournalOptions,
+) -> Result<Rebuilt> {
     // No other process rebuilds the map, or writes its journal, meanwhile.
-    let _slot = commonhold::raw::JournalSlot::take(hold, map)?;
+    let slot = commonhold::raw::JournalSlot::take(hold, map)?;
     let mut reader = Reader::open(path)?;
-    match hold.maps().open(map) {
+    reader.skip(&damage);
+    state.into_iter().for_each(|state| reader.trust_only(state.bytes));
+    match open_unready_map(hold, map) {
         // A process was killed while it rebuilt the map; unless the map is a replica.
-        Ok(half) if half.is_replica() && !is_followed(hold, map)? => drop(hold.maps().drop(map)?),
+        Ok(half) if is_half_rebuilt(hold, &slot.notes(), &half)? => {
+            hold.maps().drop(map)?;
+        }
         Ok(_) => {
             let text = format!("map '{map}' exists; drop it first, or rebuild under another name");
             return Err(Error::new(ErrorKind::Exists, text));
@@ -75,37 +94,44 @@ pub fn rebuild(
         Err(error) if error.is_not_found() => {}
         Err(error) => return Err(error),
     }
-    hold.maps().open_replica(map, MapOptions::from(reader.welcome.mode))?;
-    let from = reader.position.stream;
-    let result = fill(hold, map, &mut reader).and_then(|rebuilt| {
+    // Nobody reads the map before it is whole.
+    create_unready_map(hold, map, MapOptions::from(reader.welcome.mode))?;
+    let result = fill(hold, &slot.notes(), map, &mut reader, damage);
+    let result = result.and_then(|rebuilt| {
+        ensure_read(map, &reader, state)?;
         hold.maps().begin_stream(map, options.stream_bytes)?;
-        note(hold, map, from).map(|()| rebuilt)
+        let runs = Runs::new(hold, slot.notes(), &hold.maps().open(map)?);
+        if let Some(lineage) = reader.lineage() {
+            lineage::rebuilt(hold, map, lineage)?;
+        }
+        runs.note_rebuilt(reader.run(), rebuilt.position).map(|()| rebuilt)
     });
     if result.is_err() {
-        hold.maps().drop(&next_name(map))?;
-        hold.maps().drop(map)?;
+        // The first error counts. The next rebuilding removes what stays here.
+        let _ = hold.maps().drop(&next_name(map));
+        let _ = hold.maps().drop(map);
         return result;
     }
     hold.maps().promote(map)?;
     result
 }
 
-/// Reads a journal to its end, and checks that it is a whole map.
-///
-/// # Errors
-/// `Damaged` if it is not; `NotFound`; those of files.
-pub fn ensure_whole(path: impl AsRef<Path>) -> Result<()> {
-    let mut reader = Reader::open(path.as_ref())?;
-    while reader.next()?.is_some() {}
-    if reader.is_complete() {
-        return Ok(());
+/// The key of the note which map is being rebuilt, in the map of the journal's announcements.
+const REBUILDING: &str = "rebuilding";
+
+/// The incarnation of a map, as a note.
+fn note_of(map: &Map) -> Vec<u8> {
+    let Incarnation { root, number } = incarnation(map);
+    [root, number].map(u64::to_le_bytes).concat()
+}
+
+/// Whether a rebuilding that was interrupted made this map, which nobody has written to since. It
+/// has no contents yet, or it is the map that took the other one's place.
+pub(crate) fn is_half_rebuilt(hold: &Hold, notes: &Map, map: &Map) -> Result<bool> {
+    if !map.is_replica() || is_followed(hold, map.name())? {
+        return Ok(false);
     }
-    let text = format!(
-        "{}: this journal ends before the map is complete: {} bytes of it are damaged",
-        path.as_ref().display(),
-        reader.cut_off()
-    );
-    Err(Error::new(ErrorKind::Damaged, text))
+    Ok(is_unready(map) || notes.get(REBUILDING)? == Some(note_of(map)))
 }
 
 /// Whether the map ever was a replica's.
@@ -117,20 +143,39 @@ fn is_followed(hold: &Hold, map: &str) -> Result<bool> {
     }
 }
 
-fn fill(hold: &Hold, name: &str, reader: &mut Reader) -> Result<Rebuilt> {
+/// Checks that it is the file in which a state was found, and had all bytes of that state.
+fn ensure_read(name: &str, reader: &Reader, state: Option<&PastState>) -> Result<()> {
+    let has =
+        |state: &PastState| (reader.identity, reader.sound()) == (state.identity, state.bytes);
+    if state.is_none_or(has) {
+        return Ok(());
+    }
+    let text = format!(
+        "{}: this file of map '{name}' was changed while it was read; rebuild the map again",
+        reader.path().display()
+    );
+    Err(Error::new(ErrorKind::Damaged, text))
+}
+
+fn fill(
+    hold: &Hold,
+    notes: &Map,
+    name: &str,
+    reader: &mut Reader,
+    damage: Vec<Damage>,
+) -> Result<Rebuilt> {
     let next = commonhold::raw::create_shadow_map(hold, &next_name(name), name)?;
+    notes.set(REBUILDING, note_of(&next))?;
     let (pairs, changes) = apply_all(&next, reader)?;
-    if !reader.is_complete() {
+    if !reader.is_complete() && damage.is_empty() {
         let text = format!(
-            "the journal of map '{name}' ends before the map is complete: {} bytes of it are \
-             damaged",
-            reader.cut_off()
+            "the journal of map '{name}' was shortened while it was read; rebuild the map again"
         );
         return Err(Error::new(ErrorKind::Damaged, text));
     }
     commonhold::raw::swap_in_shadow_map(hold, &next_name(name), name)?;
-    let (position, cut_off_bytes) = (reader.position, reader.cut_off());
-    Ok(Rebuilt { position, pairs, changes, cut_off_bytes })
+    let (position, cut_off_bytes) = (reader.position(), reader.cut_off());
+    Ok(Rebuilt { position, pairs, changes, cut_off_bytes, damage })
 }
 
 fn apply_all(map: &Map, reader: &mut Reader) -> Result<(u64, u64)> {

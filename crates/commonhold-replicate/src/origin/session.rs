@@ -5,16 +5,29 @@
 //! in flight ([`crate::delivery`]).
 
 use crate::delivery::Delivery;
+use crate::lineage;
+use crate::origin::acks::Ack;
+use crate::origin::handshake::{Greeted, Handshake, unexpected};
+use crate::origin::limits::{FREE_BYTES, PairBytes, SendDeadline};
+use crate::origin::subscriber_table::{Known, SubscriberTable};
+use crate::origin_clock::OriginClock;
 use crate::protocol::inbox::Inbox;
+use crate::protocol::introduction::{Introduction, Lineage, Refusal};
+use crate::protocol::packed::SyncBytes;
 use crate::protocol::payload::Payload;
-use crate::protocol::secret::{self, Secret, Side};
+use crate::protocol::secret::Side;
 use crate::protocol::wire::{
-    self, Broken, HANDSHAKE_FRAME, HANDSHAKE_TIME, Hello, NONCE, PREFACE, Welcome, broken, code,
+    self, Applied, Broken, HANDSHAKE_FRAME, HANDSHAKE_TIME, Hello, Welcome, broken, capability,
+    code,
 };
-use commonhold::map::{Map, MapMode, MapOptions};
+use crate::protocol::wish::Wish;
+use commonhold::map::{Map, MapMode};
+use commonhold::raw::{MapIdentity, Proof, is_unready, map_identity, proof_at};
 use commonhold::stream::StreamPosition;
+use commonhold::{Error, ErrorKind};
 use commonhold_io::sockets::Bytes;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 /// The progress of a replica.
@@ -34,15 +47,23 @@ pub enum ReplicaState {
 pub(crate) struct Subscriber {
     pub(crate) peer: String,
     pub(crate) since: Instant,
+    /// Its own name, once it has identified itself.
+    pub(crate) name: OnceLock<Arc<str>>,
+    /// The prefix of the keys that it wants, for people; `None` for all keys.
+    pub(crate) prefix: OnceLock<Option<String>>,
     state: AtomicU8,
     pub(crate) sent: AtomicU64,
     pub(crate) applied: AtomicU64,
+    /// Bytes of the pairs of a full sync, and the same on the wire.
+    pub(crate) sync_bytes: [AtomicU64; 2],
 }
 
 impl Subscriber {
     pub(crate) fn new(peer: String) -> Subscriber {
         let (sent, applied) = (AtomicU64::new(0), AtomicU64::new(0));
-        Subscriber { peer, since: Instant::now(), state: AtomicU8::new(0), sent, applied }
+        let (since, name, state) = (Instant::now(), OnceLock::new(), AtomicU8::new(0));
+        let (prefix, sync_bytes) = Default::default();
+        Subscriber { peer, since, name, prefix, state, sent, applied, sync_bytes }
     }
 
     pub(crate) fn state(&self) -> ReplicaState {
@@ -54,38 +75,89 @@ impl Subscriber {
     }
 }
 
+/// The reports of a replica about itself.
+#[derive(Default)]
+struct Reports {
+    /// The origin's map.
+    of: MapIdentity,
+    /// The number of its connection.
+    session: u64,
+    /// The number and the name of its map. Without them no process can wait for the replica.
+    identity: Option<(u64, Arc<str>)>,
+    /// The last report.
+    applied: Option<Applied>,
+    /// The offset that its last [`Ack`] had.
+    noted: Option<u64>,
+    /// The report that is to be noted in the hold.
+    due: Option<Ack>,
+}
+
+impl Reports {
+    /// Notes the position up to which its readers see everything; `None` if it has nothing.
+    fn reaches(&mut self, position: Option<StreamPosition>, resumes: bool) {
+        if let Some((node, name)) = &self.identity {
+            self.noted = position.map(|position| position.offset);
+            let resumes = resumes || self.due.as_ref().is_some_and(|due| due.resumes);
+            let (of, node, name, session) = (self.of, *node, Arc::clone(name), self.session);
+            self.due = Some(Ack { of, node, session, name, position, resumes });
+        }
+    }
+
+    /// Compares its last report with the position up to which it was sent everything: a report may
+    /// come before the driver reports that the bytes were sent.
+    fn compare(&mut self, sent: StreamPosition, subscriber: &Subscriber) {
+        let Some(applied) = self.applied else { return };
+        let offset = applied.offset.min(sent.offset);
+        subscriber.applied.fetch_max(offset, Ordering::Relaxed);
+        if applied.visible && self.noted.is_none_or(|noted| noted < offset) {
+            self.reaches(Some(StreamPosition { offset, ..sent }), false);
+        }
+    }
+}
+
 enum Stage {
-    Preface,
-    Hello,
-    Proof { hello: Hello, challenge: [u8; NONCE] },
+    Joining(Handshake),
     Known(Box<Delivery>),
+    /// It was sent the reason.
+    Refused(String),
 }
 
 /// See the module.
 pub(crate) struct Session {
     pub(crate) inbox: Inbox,
+    /// Whether the connection may carry compressed blocks, if the replica allows it too.
+    may_pack: bool,
     stage: Stage,
     /// Messages to send before anything else.
     words: Vec<u8>,
-    /// A send is outstanding.
-    pub(crate) sending: bool,
+    /// A send is outstanding, until then at the latest.
+    sending: Option<SendDeadline>,
+    /// Its bytes of pairs, which count for all peers together.
+    held: usize,
     /// The end of the connection was sent.
     pub(crate) finished: bool,
     /// The line about its joining, until the log has it.
     joined: Option<String>,
+    reports: Reports,
+    /// The time of the last receipt.
+    pub(crate) received_at: Option<Instant>,
     pub(crate) id: u64,
     deadline: Instant,
 }
 
 impl Session {
-    pub(crate) fn new(id: u64) -> Session {
+    pub(crate) fn new(id: u64, may_pack: bool) -> Session {
         Session {
             inbox: Inbox::default(),
-            stage: Stage::Preface,
+            may_pack,
+            stage: Stage::Joining(Handshake::Preface),
             words: Vec::new(),
-            sending: false,
+            sending: None,
+            held: 0,
             finished: false,
             joined: None,
+            reports: Reports { session: id, ..Reports::default() },
+            received_at: None,
             id,
             deadline: Instant::now() + HANDSHAKE_TIME,
         }
@@ -96,9 +168,51 @@ impl Session {
         !matches!(self.stage, Stage::Known(_)) && now > self.deadline
     }
 
+    /// True while a send is outstanding.
+    pub(crate) fn is_sending(&self) -> bool {
+        self.sending.is_some()
+    }
+
+    /// True if it does not take its bytes.
+    pub(crate) fn is_stuck(&self, all: &PairBytes, now: Instant) -> bool {
+        let presses = self.held > 0 && !all.has_room();
+        self.sending.is_some_and(|deadline| deadline.is_over(now, presses))
+    }
+
+    /// Notes that a payload is being sent; returns the number of its bytes.
+    pub(crate) fn begin_send(&mut self, payload: &Payload, all: &PairBytes, now: Instant) -> usize {
+        let bytes = match payload {
+            Payload::Words(words) => {
+                let bytes = words.rest().len();
+                self.held = if bytes > FREE_BYTES { bytes } else { 0 };
+                all.take(self.held);
+                bytes
+            }
+            Payload::Stream(ring) => ring.len(),
+        };
+        self.sending = Some(SendDeadline::new(now, bytes));
+        bytes
+    }
+
+    /// Notes that the system has taken a part of the payload.
+    pub(crate) fn progress_send(&mut self, now: Instant) {
+        self.sending = self.sending.map(|deadline| deadline.progressed(now));
+    }
+
+    /// Notes that no send is outstanding.
+    pub(crate) fn end_send(&mut self, all: &PairBytes) {
+        all.give_back(std::mem::take(&mut self.held));
+        self.sending = None;
+    }
+
     /// The line about its joining, for the log; returned once.
     pub(crate) fn take_joined(&mut self) -> Option<String> {
         self.joined.take()
+    }
+
+    /// The report that is to be noted in the hold; returned once.
+    pub(crate) fn take_ack(&mut self) -> Option<Ack> {
+        self.reports.due.take()
     }
 
     /// The position that it has reached, for the log, if it had joined.
@@ -108,12 +222,40 @@ impl Session {
         Some(format!("left at {}: ", StreamPosition { offset, ..delivery.position() }))
     }
 
-    /// The offset up to which it was sent everything, if it is being sent anything.
+    /// The offset from which on it needs the stream, if it is being sent anything.
     pub(crate) fn offset(&self) -> Option<u64> {
         match &self.stage {
-            Stage::Known(delivery) => Some(delivery.position().offset),
+            Stage::Known(delivery) => Some(delivery.offset()),
             _ => None,
         }
+    }
+
+    /// When it has something to send although the stream does not grow.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        match &self.stage {
+            Stage::Known(delivery) => delivery.due(),
+            _ => None,
+        }
+    }
+
+    /// The work of passing over unwanted pairs since the last call, as bytes.
+    pub(crate) fn take_passed(&mut self) -> usize {
+        match &mut self.stage {
+            Stage::Known(delivery) => delivery.take_passed(),
+            _ => 0,
+        }
+    }
+
+    /// True if its next bytes are pairs of a full sync.
+    pub(crate) fn is_next_pairs(&self) -> bool {
+        matches!(&self.stage, Stage::Known(delivery) if delivery.is_next_pairs())
+            && self.words.is_empty()
+    }
+
+    /// True if it waits only for the position from which on its map equals the origin's.
+    pub(crate) fn waits_for_end(&self) -> bool {
+        let Stage::Known(delivery) = &self.stage else { return false };
+        delivery.is_end_due() && !delivery.is_syncing()
     }
 
     /// True if it does not know yet from which position on its map equals the origin's.
@@ -124,39 +266,24 @@ impl Session {
     /// Processes the received bytes.
     ///
     /// # Errors
-    /// The fault of the bytes.
+    /// The fault of the bytes; that it has no place.
     pub(crate) fn received(
         &mut self,
-        map: &Map,
-        secret: Option<&Secret>,
+        table: &SubscriberTable,
         subscriber: &Subscriber,
     ) -> Result<(), Broken> {
-        if matches!(self.stage, Stage::Preface) {
-            if !wire::check_preface(self.inbox.rest())? {
-                return Ok(());
+        if let Stage::Joining(handshake) = &mut self.stage {
+            let secret = table.options.secret.as_ref();
+            match handshake.advance(&mut self.inbox, secret, &mut self.words)? {
+                Some(greeted) => self.join(table, &greeted, subscriber)?,
+                None => return Ok(()),
             }
-            self.inbox.advance(PREFACE);
-            self.stage = Stage::Hello;
         }
         while let Some(frame) = self.inbox.next(HANDSHAKE_FRAME)? {
             match &self.stage {
-                Stage::Known(_) if frame.code == code::APPLIED => {
-                    let sent = subscriber.sent.load(Ordering::Relaxed);
-                    subscriber.applied.fetch_max(frame.offset.min(sent), Ordering::Relaxed);
-                }
-                Stage::Hello => {
-                    let Some(hello) = Hello::read(&frame) else { return unexpected(frame.code) };
-                    self.greet(map, secret, hello, subscriber)?;
-                }
-                Stage::Proof { hello, challenge } if frame.code == code::PROOF => {
-                    let right = secret.is_some_and(|secret| {
-                        secret.is_proof(Side::Replica, challenge, hello, frame.key)
-                    });
-                    if !right {
-                        return broken("does not know the secret");
-                    }
-                    let (hello, challenge) = (hello.clone(), *challenge);
-                    self.welcome(map, secret, &hello, &challenge, subscriber)?;
+                Stage::Known(delivery) if frame.code == code::APPLIED => {
+                    self.reports.applied = Applied::read(&frame);
+                    self.reports.compare(delivery.position(), subscriber);
                 }
                 _ => return unexpected(frame.code),
             }
@@ -164,38 +291,79 @@ impl Session {
         Ok(())
     }
 
-    fn greet(
+    /// Begins with a replica that has identified itself before.
+    ///
+    /// # Errors
+    /// As for [`received`](Self::received).
+    pub(crate) fn begin_known(
         &mut self,
-        map: &Map,
-        secret: Option<&Secret>,
-        hello: Hello,
+        known: Known,
+        table: &SubscriberTable,
         subscriber: &Subscriber,
     ) -> Result<(), Broken> {
-        self.words.extend_from_slice(&wire::preface());
-        if secret.is_none() {
-            return self.welcome(map, None, &hello, &[0; NONCE], subscriber);
+        (self.inbox, self.words) = (known.inbox, known.words);
+        self.join(table, &known.greeted, subscriber)?;
+        self.received(table, subscriber)
+    }
+
+    fn join(
+        &mut self,
+        table: &SubscriberTable,
+        greeted: &Greeted,
+        subscriber: &Subscriber,
+    ) -> Result<(), Broken> {
+        match table.has_place() {
+            true => self.welcome(table, greeted, subscriber),
+            false => broken(NO_PLACE),
         }
-        let challenge = secret::nonce().map_err(|e| Broken(format!("no random numbers: {e}")))?;
-        wire::put_challenge(&mut self.words, &challenge);
-        self.stage = Stage::Proof { hello, challenge };
-        Ok(())
     }
 
     fn welcome(
         &mut self,
-        map: &Map,
-        secret: Option<&Secret>,
-        hello: &Hello,
-        challenge: &[u8; NONCE],
+        table: &SubscriberTable,
+        Greeted { hello, challenge }: &Greeted,
         subscriber: &Subscriber,
     ) -> Result<(), Broken> {
-        let delivery = Delivery::begin(map, hello.position).map_err(over)?;
-        let mode = match map.options().mode() {
-            mode @ MapMode::Fixed { .. } => mode,
-            // Expiry and eviction are up to the origin.
-            _ => MapOptions::general().mode(),
+        let (map, prefix) = (&table.map(), hello.prefix()?);
+        let mut origin = match lineage::of_origin(&table.hold, map) {
+            Ok(lineage) => Introduction::new(lineage),
+            Err(error) if error.kind() == ErrorKind::Mismatch => partial(&error),
+            Err(error) => return Err(over(error)),
         };
-        let proof = secret.map(|secret| secret.prove(Side::Origin, challenge, hello));
+        origin.refusal = origin.refusal.or_else(|| refusal(map, hello, &origin.lineage));
+        if let Some((_, text)) = &origin.refusal {
+            origin.put(&mut self.words);
+            self.stage = Stage::Refused(format!("refused: {text}"));
+            return Ok(());
+        }
+        let position = resumable(table, map, hello, &origin.lineage).map_err(over)?;
+        let (hold, of) = (table.hold.clone(), map.clone());
+        let delivery = Delivery::begin(map, position).map_err(over)?;
+        let delivery = delivery.with_time(move || lineage::as_of_ms(&hold, &of));
+        let mut delivery = delivery.with_prefix(map, prefix.clone());
+        let expires = hello.capabilities & capability::EXPIRY != 0;
+        if expires {
+            let clock = OriginClock::of(&table.hold, map);
+            origin.clock_ms = clock.now_ms(&table.hold);
+            delivery = delivery.with_expiry(map, clock);
+        }
+        if self.may_pack {
+            origin.capabilities |= capability::PACKED;
+        }
+        if origin.capabilities & hello.capabilities & capability::PACKED != 0 {
+            delivery = delivery.with_packing();
+        }
+        origin.proof = proof(table, map, delivery.position()).map_err(over)?;
+        origin.put(&mut self.words);
+        let mode = match map.options().mode() {
+            // Eviction is up to the origin, and so are the removals of expired pairs.
+            MapMode::Cache { ttl_ms, .. } if expires => wire::cache(ttl_ms),
+            MapMode::Cache { .. } => MapMode::General,
+            mode => mode,
+        };
+        let secret = table.options.secret.as_ref();
+        let proof =
+            secret.map(|secret| secret.prove(Side::Origin(&origin.value()), challenge, hello));
         let welcome = Welcome {
             proof: proof.unwrap_or_default(),
             position: delivery.position(),
@@ -205,17 +373,40 @@ impl Session {
         };
         welcome.put(&mut self.words);
         let how = if welcome.whole { "receives the whole map" } else { "resumes" };
-        self.joined = Some(format!("joined at {}: {how}", welcome.position));
-        if !welcome.whole {
-            subscriber.applied.fetch_max(welcome.position.offset, Ordering::Relaxed);
+        let why = delivery.too_small().map_or(String::new(), |error| {
+            format!("; changes may be too large for the stream: {error}")
+        });
+        let of = if prefix.is_of_all() { String::new() } else { format!(", {prefix}") };
+        self.joined = Some(format!("joined at {}: {how}{of}{why}", welcome.position));
+        let known = subscriber.prefix.set(prefix.shown());
+        debug_assert!(known.is_ok(), "welcomed twice");
+        self.identify(table, hello, subscriber);
+        self.reports.of = map_identity(map);
+        match welcome.whole {
+            // Its map may be another one than before.
+            true => self.reports.reaches(None, true),
+            false => {
+                subscriber.applied.fetch_max(welcome.position.offset, Ordering::Relaxed);
+                self.reports.reaches(Some(welcome.position), true);
+            }
         }
         self.stage = Stage::Known(Box::new(delivery));
         self.publish(subscriber);
         Ok(())
     }
 
+    fn identify(&mut self, table: &SubscriberTable, hello: &Hello, subscriber: &Subscriber) {
+        if let Some((node, name)) = hello.identity() {
+            table.has_connected(node, self.id);
+            let name = Arc::<str>::from(name);
+            self.reports.identity = Some((node, Arc::clone(&name)));
+            let known = subscriber.name.set(name);
+            debug_assert!(known.is_ok(), "welcomed twice");
+        }
+    }
+
     /// The next bytes to send, and of the stream none beyond `limit`; `None` if there is nothing
-    /// now.
+    /// now. Without `has_room`, no further pairs.
     ///
     /// # Errors
     /// The replica has to begin again.
@@ -223,12 +414,14 @@ impl Session {
         &mut self,
         limit: Option<StreamPosition>,
         now: Instant,
+        has_room: bool,
     ) -> Result<Option<Payload>, Broken> {
         if !self.words.is_empty() {
             return Ok(Some(Payload::Words(Bytes::from(std::mem::take(&mut self.words)))));
         }
         match &mut self.stage {
-            Stage::Known(delivery) => delivery.next(limit, now).map_err(over),
+            Stage::Known(delivery) => delivery.next(limit, now, has_room).map_err(over),
+            Stage::Refused(why) => broken(why.clone()),
             _ => Ok(None),
         }
     }
@@ -273,7 +466,7 @@ impl Session {
         Ok(rest)
     }
 
-    fn publish(&self, subscriber: &Subscriber) {
+    fn publish(&mut self, subscriber: &Subscriber) {
         if let Stage::Known(delivery) = &self.stage {
             let state = match delivery.is_syncing() {
                 true => ReplicaState::Syncing,
@@ -281,14 +474,90 @@ impl Session {
             };
             subscriber.state.store(state as u8, Ordering::Relaxed);
             subscriber.sent.store(delivery.position().offset, Ordering::Relaxed);
+            let SyncBytes { pairs, wire } = delivery.sync_bytes();
+            for (shown, bytes) in subscriber.sync_bytes.iter().zip([pairs, wire]) {
+                shown.store(bytes, Ordering::Relaxed);
+            }
+            self.reports.compare(delivery.position(), subscriber);
         }
     }
 }
 
-fn over(error: commonhold::Error) -> Broken {
-    Broken(error.to_string())
+/// The introduction of an origin whose map has not all keys: it refuses every replica.
+fn partial(error: &Error) -> Introduction {
+    let refusal = Some((Refusal::NotServed, error.to_string()));
+    Introduction { refusal, ..Introduction::new(Lineage::default()) }
 }
 
-fn unexpected<T>(code: u32) -> Result<T, Broken> {
-    broken(format!("sent an unexpected frame (code {code:#x})"))
+/// Why the replica is not served, and the same for people.
+fn refusal(map: &Map, hello: &Hello, own: &Lineage) -> Option<(Refusal, String)> {
+    let (id, epoch) = hello.lineage;
+    let unwanted = match hello.wish() {
+        Some(Wish::Map(name)) if name != map.name() => Some(format!("not the map '{name}'")),
+        Some(Wish::Catalogue) => Some("not the maps of a whole hold".to_owned()),
+        _ => None,
+    };
+    if let Some(unwanted) = unwanted {
+        let name = map.name();
+        let text = format!(
+            "serves only the map '{name}', {unwanted}: follow the map '{name}', or start an origin \
+             of the whole hold ('hold origin HOLD' without a map)"
+        );
+        return Some((Refusal::NotServed, text));
+    }
+    if is_unready(map) {
+        let text = "has not received the map from its own origin yet".to_owned();
+        return Some((Refusal::Unready, text));
+    }
+    if id == own.id && epoch > own.epoch {
+        let text = format!(
+            "is an origin of epoch {}, and the replica has seen epoch {epoch}: another copy of the \
+             map was promoted or restored meanwhile; drop this map, and make it a replica of that one",
+            own.epoch
+        );
+        return Some((Refusal::Old, text));
+    }
+    let end = map.follow().ok()?.position();
+    let behind = |at: StreamPosition| at.stream == end.stream && at.offset > end.offset;
+    if map.is_replica() && id == own.id && hello.position.is_some_and(behind) {
+        let text = "is a relay that is behind this replica: wait until it has caught up, follow \
+                    another origin, or accept its older contents with --adopt \
+                    (ReplicaOptions::adopt)"
+            .to_owned();
+        return Some((Refusal::Behind, text));
+    }
+    None
+}
+
+/// The position of a replica, if its map is this one up to there.
+fn resumable(
+    table: &SubscriberTable,
+    map: &Map,
+    hello: &Hello,
+    own: &Lineage,
+) -> commonhold::Result<Option<StreamPosition>> {
+    let known = hello.position.filter(|_| hello.lineage.0 == own.id);
+    let Some(position) = known else { return Ok(None) };
+    let same = proof(table, map, position)? == hello.proof;
+    Ok(known.filter(|_| same))
+}
+
+/// The change that ends at a position, if it is known here.
+fn proof(
+    table: &SubscriberTable,
+    map: &Map,
+    position: StreamPosition,
+) -> commonhold::Result<Option<Proof>> {
+    match proof_at(map.follow()?, position)? {
+        // Of a replica whose stream begins there.
+        None if map.is_replica() => lineage::stored_proof(&table.hold, map.name(), position),
+        found => Ok(found),
+    }
+}
+
+/// Why a peer that may join is refused.
+pub(crate) const NO_PLACE: &str = "refused: the maximum number of replicas is connected";
+
+fn over(error: Error) -> Broken {
+    Broken(error.to_string())
 }

@@ -1,14 +1,18 @@
 //! The shared data of an origin's threads: the map, the replicas, the requests to be woken.
 
+use crate::origin::handshake::Greeted;
+use crate::origin::limits::{MOST_JOINING, PairBytes};
+use crate::origin::notices::Notices;
 use crate::origin::session::{ReplicaState, Subscriber};
 use crate::origin::{OriginOptions, Transmission};
+use crate::protocol::inbox::Inbox;
 use commonhold::map::Map;
+use commonhold::raw::open_unready_map;
 use commonhold::stream::StreamPosition;
 use commonhold::{Error, Hold};
 use commonhold_io::address::{Address, SocketFile};
-use commonhold_io::callback_gate::CallbackGate;
 use commonhold_io::sockets::Waker;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,12 +24,30 @@ use std::time::Duration;
 pub(crate) enum Order {
     /// Accept from a socket that listens, and report whether that has begun.
     Listen { socket: OwnedFd, begun: Sender<io::Result<()>> },
-    /// Serve the replica at the other end.
-    Serve { id: u64, socket: OwnedFd },
+    /// Serve the replica at the other end, which may have identified itself already.
+    Serve { id: u64, socket: OwnedFd, known: Option<Box<Known>> },
     /// Disconnect a replica.
     Dismiss(u64),
     /// Send all changes, at most for this time, then end.
     Finish(Duration),
+}
+
+/// A replica that has identified itself before this origin got its connection.
+pub(crate) struct Known {
+    pub(crate) greeted: Greeted,
+    /// The bytes that it sent afterwards.
+    pub(crate) inbox: Inbox,
+    /// Messages to send before anything else.
+    pub(crate) words: Vec<u8>,
+}
+
+/// The parts of several origins that serve one hold together; each other origin has its own.
+#[derive(Clone, Default)]
+pub(crate) struct InCommon {
+    /// Bytes of pairs that wait to be taken.
+    pub(crate) pair_bytes: Arc<PairBytes>,
+    /// The addresses of the listeners.
+    pub(crate) addresses: Arc<Mutex<Vec<Address>>>,
 }
 
 /// One serving thread, as the others see it.
@@ -41,6 +63,11 @@ pub struct ReplicaInfo {
     pub id: u64,
     /// The address or the process at the other end.
     pub peer: String,
+    /// Its own name; empty if it has none.
+    pub name: String,
+    /// The prefix of the keys that it wants, with escapes for bytes that are not text; `None` for
+    /// all keys.
+    pub prefix: Option<String>,
     /// Its progress.
     pub state: ReplicaState,
     /// The offset up to which it was sent everything.
@@ -51,6 +78,10 @@ pub struct ReplicaInfo {
     pub lag_bytes: u64,
     /// How long it has been connected, in milliseconds.
     pub connected_ms: u64,
+    /// Bytes of the pairs that its full sync has sent.
+    pub sync_bytes: u64,
+    /// The same on the wire: fewer if they are compressed.
+    pub sync_wire_bytes: u64,
 }
 
 /// An origin, as `hold stat` shows it.
@@ -75,14 +106,15 @@ pub(crate) struct SubscriberTable {
     limit: Mutex<Option<StreamPosition>>,
     served: Mutex<BTreeMap<u64, Arc<Subscriber>>>,
     next_id: AtomicU64,
+    /// By the number of a replica's map: the number of its last connection.
+    latest: Mutex<HashMap<u64, u64>>,
     serving_threads: Mutex<Vec<ServingThread>>,
-    pub(crate) addresses: Mutex<Vec<Address>>,
     /// Sockets in the file system that are removed in the end.
     pub(crate) files: Mutex<Vec<SocketFile>>,
     waiting: Mutex<Waiting>,
     asked: Condvar,
-    /// Closed when the origin is dropped: a thread may end later.
-    pub(crate) gate: CallbackGate,
+    pub(crate) in_common: InCommon,
+    pub(crate) notices: Notices,
 }
 
 /// The threads that wait for the stream to grow beyond an offset, with that offset.
@@ -90,6 +122,11 @@ pub(crate) struct SubscriberTable {
 struct Waiting {
     beyond: Vec<Option<u64>>,
     over: bool,
+}
+
+/// The number of peers that have identified themselves.
+fn known(served: &BTreeMap<u64, Arc<Subscriber>>) -> usize {
+    served.values().filter(|one| one.state() != ReplicaState::Joining).count()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -101,7 +138,9 @@ impl SubscriberTable {
         hold: &Hold,
         map: Map,
         options: OriginOptions,
+        in_common: InCommon,
     ) -> Result<SubscriberTable, Error> {
+        let notices = Notices::to(options.notice.clone());
         let limit = match options.transmission {
             Transmission::Automatic { .. } => None,
             Transmission::Explicit => Some(map.follow()?.position()),
@@ -114,12 +153,13 @@ impl SubscriberTable {
             limit: Mutex::new(limit),
             served: Mutex::default(),
             next_id: AtomicU64::new(1),
+            latest: Mutex::default(),
             serving_threads: Mutex::default(),
-            addresses: Mutex::default(),
             files: Mutex::default(),
             waiting: Mutex::default(),
             asked: Condvar::new(),
-            gate: CallbackGate::default(),
+            in_common,
+            notices,
         })
     }
 
@@ -130,11 +170,19 @@ impl SubscriberTable {
     /// If the map was dropped, continues with the map that has the name now: a relay's map is
     /// replaced when its origin has another one.
     pub(crate) fn renew(&self) {
-        if self.map().follow().is_ok() {
+        let map = self.map();
+        // While the stream is being resized there is none, and the map has not been dropped.
+        if map.follow().is_ok() || map.len().is_ok() {
             return;
         }
-        let begun = self.hold.maps().begin_stream(&self.name, self.options.stream_bytes);
-        if let Ok(map) = begun.and_then(|_| self.hold.maps().open(&self.name)) {
+        let next = || {
+            let map = open_unready_map(&self.hold, &self.name)?;
+            if map.follow().is_err_and(|error| error.is_not_found()) {
+                self.hold.maps().begin_stream(&self.name, self.options.stream_bytes)?;
+            }
+            Ok::<_, commonhold::Error>(map)
+        };
+        if let Ok(map) = next() {
             *lock(&self.map) = map;
         }
     }
@@ -180,15 +228,30 @@ impl SubscriberTable {
         lock(&self.serving_threads).iter().for_each(|thread| thread.waker.wake());
     }
 
-    /// Registers a replica, unless the maximum number is connected.
+    /// Registers a peer, unless the maximum number of replicas is connected. If too many peers have
+    /// not identified themselves yet, the oldest of them has to go.
     pub(crate) fn admit(&self, peer: String) -> Option<u64> {
         let mut served = lock(&self.served);
-        if served.len() >= self.options.most_replicas {
+        if known(&served) >= self.options.most_replicas {
             return None;
         }
+        let joining = |(id, subscriber): (&u64, &Arc<Subscriber>)| {
+            (subscriber.state() == ReplicaState::Joining).then_some(*id)
+        };
+        let too_many = served.len() - known(&served) >= MOST_JOINING;
+        let oldest = if too_many { served.iter().find_map(joining) } else { None };
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         served.insert(id, Arc::new(Subscriber::new(peer)));
+        // No longer counted, before its thread has dismissed it.
+        oldest.inspect(|oldest| drop(served.remove(oldest)));
+        drop(served);
+        oldest.into_iter().for_each(|oldest| self.order(oldest, Order::Dismiss(oldest)));
         Some(id)
+    }
+
+    /// Whether one more peer may join.
+    pub(crate) fn has_place(&self) -> bool {
+        known(&lock(&self.served)) < self.options.most_replicas
     }
 
     pub(crate) fn subscriber(&self, id: u64) -> Option<Arc<Subscriber>> {
@@ -197,6 +260,21 @@ impl SubscriberTable {
 
     pub(crate) fn dismissed(&self, id: u64) -> Option<Arc<Subscriber>> {
         lock(&self.served).remove(&id)
+    }
+
+    /// Notes the connection of a replica.
+    pub(crate) fn has_connected(&self, node: u64, session: u64) {
+        let mut latest = lock(&self.latest);
+        if latest.len() > self.options.most_replicas {
+            let served = lock(&self.served);
+            latest.retain(|_, session| served.contains_key(session));
+        }
+        latest.insert(node, session);
+    }
+
+    /// False if the replica has connected again since.
+    pub(crate) fn is_latest(&self, node: u64, session: u64) -> bool {
+        lock(&self.latest).get(&node).is_none_or(|latest| *latest <= session)
     }
 
     pub(crate) fn serves_nobody(&self) -> bool {
@@ -211,11 +289,15 @@ impl SubscriberTable {
             ReplicaInfo {
                 id: *id,
                 peer: subscriber.peer.clone(),
+                name: subscriber.name.get().map_or_else(String::new, |name| name.to_string()),
+                prefix: subscriber.prefix.get().cloned().flatten(),
                 state: subscriber.state(),
                 sent: subscriber.sent.load(Ordering::Relaxed),
                 applied,
                 lag_bytes: tail.saturating_sub(applied),
                 connected_ms: subscriber.since.elapsed().as_millis() as u64,
+                sync_bytes: subscriber.sync_bytes[0].load(Ordering::Relaxed),
+                sync_wire_bytes: subscriber.sync_bytes[1].load(Ordering::Relaxed),
             }
         };
         lock(&self.served).iter().map(info).collect()
@@ -231,15 +313,18 @@ impl SubscriberTable {
 
     /// Its report for the hold.
     pub(crate) fn report(&self) -> OriginReport {
-        let listens = lock(&self.addresses).iter().map(ToString::to_string).collect();
+        let listens = lock(&self.in_common.addresses).iter().map(ToString::to_string).collect();
         OriginReport { pid: std::process::id(), listens, replicas: self.replicas() }
+    }
+
+    /// Passes a line about a peer that has not joined to the callback for events.
+    pub(crate) fn note_stranger(&self, text: &str) {
+        self.notices.note_stranger(text);
     }
 
     /// Passes a line to the callback for events.
     pub(crate) fn note(&self, text: &str) {
-        if let Some(notice) = &self.options.notice {
-            self.gate.call(|| notice(text));
-        }
+        self.notices.note(text);
     }
 
     /// Thread `number` requests a waking when the stream grows beyond an offset.

@@ -2,8 +2,9 @@
 //!
 //! Invariant: it never needs more memory than twice the received bytes, and one receive.
 
+use crate::protocol::skip::Skip;
 use crate::protocol::wire::{Broken, broken};
-use commonhold::raw::RawFrame;
+use commonhold::raw::{Proof, RawFrame};
 use std::ops::Range;
 
 /// Bytes that were received and not used yet.
@@ -40,23 +41,46 @@ impl Inbox {
     /// # Errors
     /// The bytes do not begin a frame, or the frame has more than `most` bytes.
     pub(crate) fn next(&mut self, most: usize) -> Result<Option<RawFrame<'_>>, Broken> {
+        Ok(self.next_with_sum(most)?.map(|(frame, _)| frame))
+    }
+
+    /// The same, with the frame's checksum.
+    ///
+    /// # Errors
+    /// As for [`next`](Self::next).
+    pub(crate) fn next_with_sum(
+        &mut self,
+        most: usize,
+    ) -> Result<Option<(RawFrame<'_>, u32)>, Broken> {
         let Some(range) = self.whole(most)? else { return Ok(None) };
         self.used = range.end;
-        match RawFrame::decode(&self.bytes[range]) {
-            Some(frame) => Ok(Some(frame)),
+        let frame = &self.bytes[range];
+        let sum = frame.get(4..8).and_then(|sum| sum.try_into().ok()).map_or(0, u32::from_le_bytes);
+        match RawFrame::decode(frame) {
+            Some(frame) => Ok(Some((frame, sum))),
             None => broken("sent a frame whose checksum is wrong"),
         }
     }
 
-    /// Bytes of the changes among the whole frames that are there.
-    pub(crate) fn change_bytes(&self) -> usize {
-        let (mut rest, mut bytes) = (self.rest(), 0);
+    /// How far the whole frames that are there lead, up to the end of the last change among them,
+    /// and that change.
+    pub(crate) fn changes(&self) -> (u64, Option<Proof>) {
+        let (mut rest, mut passed, mut bytes, mut last) = (self.rest(), 0u64, 0, None);
         while let Some(len) = RawFrame::stated_length(rest).filter(|len| *len <= rest.len()) {
             let (frame, behind) = rest.split_at(len);
-            bytes += if RawFrame::tells_change(frame) { len } else { 0 };
+            if RawFrame::tells_change(frame) {
+                passed = passed.saturating_add(len as u64);
+                (bytes, last) = (passed, Some(frame));
+            } else if let Some(skip) = Skip::of_bytes(frame) {
+                passed = passed.saturating_add(skip.to - skip.from);
+            }
             rest = behind;
         }
-        bytes
+        let proof = |frame: &[u8]| {
+            let sum = RawFrame::stated_sum(frame)?;
+            Some(Proof { bytes: u32::try_from(frame.len()).ok()?, sum })
+        };
+        (bytes, last.and_then(proof))
     }
 
     /// The next frame, if all of it is there, and it is sound and wanted; moves behind it.

@@ -19,9 +19,10 @@ pub struct Secret(Vec<u8>);
 
 /// The side that proves.
 #[derive(Clone, Copy)]
-pub(crate) enum Side {
+pub(crate) enum Side<'a> {
     Replica,
-    Origin,
+    /// With the value of its introduction.
+    Origin(&'a [u8]),
 }
 
 impl Secret {
@@ -30,20 +31,23 @@ impl Secret {
         Secret(bytes.into())
     }
 
-    fn mac(&self, side: Side, challenge: &[u8; NONCE], hello: &Hello) -> Option<Hmac<Sha256>> {
+    fn mac(&self, side: Side<'_>, challenge: &[u8; NONCE], hello: &Hello) -> Option<Hmac<Sha256>> {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).ok()?;
         mac.update(match side {
-            Side::Replica => b"commonhold replica 1",
-            Side::Origin => b"commonhold origin 1\0",
+            Side::Replica => b"commonhold replica 2",
+            Side::Origin(_) => b"commonhold origin 2\0",
         });
         mac.update(challenge);
         mac.update(&hello.nonce);
-        mac.update(&hello.position_bytes());
+        mac.update(&hello.value());
+        if let Side::Origin(introduction) = side {
+            mac.update(introduction);
+        }
         Some(mac)
     }
 
     /// The proof for the other side that this one knows the secret.
-    pub(crate) fn prove(&self, side: Side, challenge: &[u8; NONCE], hello: &Hello) -> Vec<u8> {
+    pub(crate) fn prove(&self, side: Side<'_>, challenge: &[u8; NONCE], hello: &Hello) -> Vec<u8> {
         // A key may have any length: there is no other error.
         let mac = self.mac(side, challenge, hello);
         mac.map(|mac| mac.finalize().into_bytes().to_vec()).unwrap_or_default()
@@ -52,7 +56,7 @@ impl Secret {
     /// Whether `proof` is valid; takes as long for a wrong proof as for a right one.
     pub(crate) fn is_proof(
         &self,
-        side: Side,
+        side: Side<'_>,
         challenge: &[u8; NONCE],
         hello: &Hello,
         proof: &[u8],
@@ -92,11 +96,11 @@ mod tests {
     #[test]
     fn a_proof_is_good_for_one_side_one_challenge_and_one_secret() {
         let secret = Secret::new("open sesame, and some more");
-        let hello = Hello { nonce: [1; NONCE], position: None };
+        let hello = Hello::new([1; NONCE]);
         let proof = secret.prove(Side::Replica, &[2; NONCE], &hello);
         assert_eq!(proof.len(), 32);
         assert!(secret.is_proof(Side::Replica, &[2; NONCE], &hello, &proof));
-        assert!(!secret.is_proof(Side::Origin, &[2; NONCE], &hello, &proof));
+        assert!(!secret.is_proof(Side::Origin(b""), &[2; NONCE], &hello, &proof));
         assert!(!secret.is_proof(Side::Replica, &[3; NONCE], &hello, &proof));
         let other = Hello { nonce: [9; NONCE], ..hello.clone() };
         assert!(!secret.is_proof(Side::Replica, &[2; NONCE], &other, &proof));

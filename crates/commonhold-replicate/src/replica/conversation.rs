@@ -5,32 +5,37 @@
 //! reads nothing holds up no replica.
 
 use crate::protocol::inbox::Inbox;
-use crate::protocol::secret::{self, Side};
+use crate::protocol::introduction::Introduction;
 use crate::protocol::wire::{
-    self, Broken, HANDSHAKE_FRAME, HANDSHAKE_TIME, Hello, NONCE, PREFACE, Welcome, broken, code,
+    Applied, Broken, HANDSHAKE_TIME, Hello, NONCE, Welcome, broken, capability,
 };
 use crate::replica::ReplicaEvents;
-use crate::replica::follower::{Applied, Follower, LOOK, poll_for};
+use crate::replica::follower::{Follower, LOOK, Shown, poll_for};
+use crate::replica::greeting::{Greeting, Step, nonce};
 use commonhold::{fault, shortened};
 use commonhold_io::fault_errno::errno;
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, Shutdown, send};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 /// The number of bytes that are received at a time.
 const RECEIVE: usize = 256 << 10;
-/// How often the origin gets the replica's position, while messages come.
-const REPORT_EVERY: Duration = Duration::from_millis(100);
+/// How often the origin gets the replica's position while changes come: processes may wait for it.
+const REPORT_EVERY: Duration = Duration::from_micros(250);
+/// The same while readers do not see the position, because a map is being built.
+const REPORT_UNSEEN_EVERY: Duration = Duration::from_millis(100);
 
 /// See the module.
 pub(super) struct Conversation<'a, E> {
     follower: &'a mut Follower<E>,
     socket: OwnedFd,
     inbox: Inbox,
-    reported: Instant,
-    reported_offset: u64,
+    /// The time of the last report, or of the beginning; `None` if the next one is due.
+    reported: Option<Instant>,
+    /// The last report.
+    report: Option<Applied>,
     /// The bytes of messages that the socket has not taken yet.
     unsent: Vec<u8>,
     /// The time by which the origin has to identify itself; `None` once it has.
@@ -53,29 +58,18 @@ impl<'a, E: ReplicaEvents> Conversation<'a, E> {
     ) -> std::result::Result<Conversation<'a, E>, Broken> {
         let inbox = Inbox::default();
         let now = Instant::now();
-        let (reported_offset, unsent, deadline) = (0, Vec::new(), Some(now + HANDSHAKE_TIME));
-        let mut this = Conversation {
-            follower,
-            socket,
-            inbox,
-            reported: now,
-            reported_offset,
-            unsent,
-            deadline,
-        };
+        let (report, unsent, deadline) = (None, Vec::new(), Some(now + HANDSHAKE_TIME));
+        let mut this =
+            Conversation { follower, socket, inbox, reported: Some(now), report, unsent, deadline };
         this.follower.intake.look().map_err(|e| Broken(e.to_string()))?;
-        let nonce = secret::nonce().map_err(|e| Broken(format!("no random numbers: {e}")))?;
-        let hello = Hello { nonce, position: this.follower.intake.position() };
-        let mut words = wire::preface().to_vec();
-        hello.put(&mut words);
-        this.say(&words)?;
-        while !wire::check_preface(this.inbox.rest())? {
-            this.hear_in_time()?;
-        }
-        this.inbox.advance(PREFACE);
-        let welcome = this.introduce(&hello)?;
+        let (origin, welcome) = this.introduce()?;
         this.deadline = None;
-        this.follower.intake.begin(&welcome)?;
+        let adopt = std::mem::take(&mut this.follower.options.adopt);
+        if let Err(error) = this.follower.intake.pin.meet(&origin, adopt) {
+            this.follower.options.adopt = adopt;
+            return Err(error);
+        }
+        this.follower.intake.begin(&welcome, &origin)?;
         this.follower.shared.update(|status| {
             status.connected = true;
             status.connections += 1;
@@ -84,51 +78,41 @@ impl<'a, E: ReplicaEvents> Conversation<'a, E> {
         Ok(this)
     }
 
-    /// Sends its own proof, and checks the origin's.
-    fn introduce(&mut self, hello: &Hello) -> std::result::Result<Welcome, Broken> {
-        let mut challenge = None::<[u8; NONCE]>;
+    fn hello(&self, nonce: [u8; NONCE]) -> Hello {
+        let (intake, options) = (&self.follower.intake, &self.follower.options);
+        let hello = match self.follower.counts {
+            true => Hello::new(nonce).with_identity(intake.pin.node(), &options.name),
+            false => Hello::new(nonce).without_identity(),
+        };
+        let mut hello = hello.with_wish(&self.follower.wish).with_prefix(intake.pin.prefix());
+        if options.compression.allows(self.socket.as_fd()) {
+            hello.capabilities |= capability::PACKED;
+        }
+        if options.adopt {
+            return hello;
+        }
+        let (position, proof, lineage) = (intake.position(), intake.proof(), intake.pin.lineage());
+        Hello { position, proof, lineage, ..hello }
+    }
+
+    /// Sends its own introduction and proof, and checks the origin's.
+    fn introduce(&mut self) -> std::result::Result<(Introduction, Welcome), Broken> {
+        let (hello, secret) = (self.hello(nonce()?), self.follower.options.secret.clone());
+        let (mut greeting, words) = Greeting::begin(hello, secret);
+        self.say(&words)?;
         loop {
-            let secret = self.follower.options.secret.clone();
-            if let Some(frame) = self.inbox.next(HANDSHAKE_FRAME)? {
-                if let Some(welcome) = Welcome::read(&frame) {
-                    let proved = match (&secret, challenge) {
-                        (Some(secret), Some(challenge)) => {
-                            secret.is_proof(Side::Origin, &challenge, hello, &welcome.proof)
-                        }
-                        (Some(_), None) => false,
-                        (None, _) => true,
-                    };
-                    return if proved {
-                        Ok(welcome)
-                    } else {
-                        broken("the origin does not know the secret")
-                    };
-                }
-                let nonce = <[u8; NONCE]>::try_from(frame.key).ok();
-                let asked = nonce.filter(|_| frame.code == code::CHALLENGE && challenge.is_none());
-                let (Some(nonce), Some(secret)) = (asked, &secret) else {
-                    return broken(match asked {
-                        Some(_) => "the origin requires a secret, but this replica has none",
-                        None => "the origin sent an unexpected frame",
-                    });
-                };
-                challenge = Some(nonce);
-                let mut words = Vec::new();
-                wire::put_proof(&mut words, &secret.prove(Side::Replica, &nonce, hello));
-                self.say(&words)?;
-                // More may have come already.
-                continue;
+            match greeting.next(&mut self.inbox)? {
+                Step::More => self.receive_in_time().map_err(|e| greeting.explained(e))?,
+                Step::Say(words) => self.say(&words)?,
+                Step::Refused(origin) => self.follower.intake.pin.meet(&origin, false)?,
+                Step::Done(origin, welcome) => return Ok((origin, welcome)),
             }
-            self.hear_in_time().map_err(|Broken(why)| match challenge {
-                Some(_) => Broken(format!("{why}; check that both sides have the same secret")),
-                None => Broken(why),
-            })?;
         }
     }
 
-    /// Like [`hear`](Self::hear), where the end of the replica is an error.
-    fn hear_in_time(&mut self) -> std::result::Result<(), Broken> {
-        if self.hear()? { Ok(()) } else { broken("the replica has ended") }
+    /// Like [`receive`](Self::receive), where the end of the replica is an error.
+    fn receive_in_time(&mut self) -> std::result::Result<(), Broken> {
+        if self.receive()? { Ok(()) } else { broken("the replica has ended") }
     }
 
     /// Applies messages until the connection ends, or the replica.
@@ -137,8 +121,10 @@ impl<'a, E: ReplicaEvents> Conversation<'a, E> {
             self.apply_all()?;
             self.tell()?;
             self.follower.report(false);
-            if !self.hear()? {
-                return Ok(());
+            if !self.receive()? {
+                // No later report follows.
+                self.reported = None;
+                return self.tell();
             }
         }
     }
@@ -146,30 +132,34 @@ impl<'a, E: ReplicaEvents> Conversation<'a, E> {
     fn apply_all(&mut self) -> std::result::Result<(), Broken> {
         let failed = |e: commonhold::Error| Broken(e.to_string());
         let (follower, inbox) = (&mut *self.follower, &mut self.inbox);
-        follower.intake.announce(inbox.change_bytes()).map_err(failed)?;
-        let mut applied = Applied::default();
+        follower.intake.announce(inbox.changes()).map_err(failed)?;
+        let mut applied = Shown::default();
         let result = loop {
-            let frame = match inbox.next(usize::MAX) {
+            let (frame, sum) = match inbox.next_with_sum(usize::MAX) {
                 Ok(Some(frame)) => frame,
                 Ok(None) => break Ok(()),
                 Err(error) => break Err(error),
             };
             let was_visible = follower.intake.is_visible();
-            if let Err(error) = follower.apply(&frame, &mut applied) {
+            if let Err(error) = follower.apply(&frame, sum, &mut applied) {
                 break Err(error);
             }
             if follower.intake.is_visible() && !was_visible {
-                follower.intake.announce(inbox.change_bytes()).map_err(failed)?;
+                follower.intake.announce(inbox.changes()).map_err(failed)?;
             }
         };
         follower.intake.save_position().map_err(failed)?;
+        follower.grow_younger().map_err(failed)?;
         let (position, tail) = (follower.intake.position(), follower.tail);
         let offset = follower.intake.offset();
+        let synced = follower.intake.take_sync_bytes();
         follower.shared.update(|status| {
             status.ready |= position.is_some();
             status.position = position;
             status.changes += applied.changes;
             status.bytes += applied.bytes;
+            status.sync_bytes += synced.pairs;
+            status.sync_wire_bytes += synced.wire;
             status.lag_bytes = tail.saturating_sub(offset);
             let mean = status.bytes / status.changes.max(1);
             status.lag_messages = status.lag_bytes / mean.max(40);
@@ -177,15 +167,23 @@ impl<'a, E: ReplicaEvents> Conversation<'a, E> {
         result
     }
 
-    /// Sends the replica's position, now and then.
+    /// How far the replica has applied, and how long the report of that waits; `None` if the origin
+    /// has got that report.
+    fn next_report(&self) -> Option<(Applied, Duration)> {
+        let intake = &self.follower.intake;
+        let (offset, visible) = (intake.offset(), intake.position().is_some());
+        let next = Applied { offset, visible };
+        let every = if visible { REPORT_EVERY } else { REPORT_UNSEEN_EVERY };
+        let wait = self.reported.map_or(Duration::ZERO, |at| every.saturating_sub(at.elapsed()));
+        (self.report != Some(next)).then_some((next, wait))
+    }
+
+    /// Sends the replica's position, if that is due.
     fn tell(&mut self) -> std::result::Result<(), Broken> {
-        let offset = self.follower.intake.offset();
         if self.unsent.is_empty() {
-            if offset == self.reported_offset || self.reported.elapsed() < REPORT_EVERY {
-                return Ok(());
-            }
-            (self.reported, self.reported_offset) = (Instant::now(), offset);
-            wire::put_applied(&mut self.unsent, offset);
+            let Some((next, Duration::ZERO)) = self.next_report() else { return Ok(()) };
+            (self.reported, self.report) = (Some(Instant::now()), Some(next));
+            next.put(&mut self.unsent);
         }
         // An origin that reads nothing must not hold up the replica. After an error the same bytes
         // are sent again, so that no half message is sent: the connection may have ended, which
@@ -216,6 +214,15 @@ impl<'a, E: ReplicaEvents> Conversation<'a, E> {
         send(&self.socket, words, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
     }
 
+    /// The time until a report is due, or until it checks for other work.
+    fn next_look(&self) -> Duration {
+        // Not before both sides know each other, and not while the origin reads nothing.
+        match self.next_report() {
+            Some((_, wait)) if self.deadline.is_none() && self.unsent.is_empty() => wait.min(LOOK),
+            _ => LOOK,
+        }
+    }
+
     /// Waits until the socket is ready or broken; false if the replica has to end.
     fn wait(&mut self, wanted: PollFlags) -> std::result::Result<bool, Broken> {
         loop {
@@ -223,7 +230,7 @@ impl<'a, E: ReplicaEvents> Conversation<'a, E> {
                 PollFd::new(&self.follower.shared.end, PollFlags::IN),
                 PollFd::new(&self.socket, wanted),
             ];
-            let waited = poll_for(&mut fds, LOOK);
+            let waited = poll_for(&mut fds, self.next_look());
             let ready = fds[1].revents();
             if self.follower.shared.is_to_end() {
                 return Ok(false);
@@ -247,11 +254,11 @@ impl<'a, E: ReplicaEvents> Conversation<'a, E> {
     }
 
     /// Waits for more bytes, and receives them; false if the replica has to end.
-    fn hear(&mut self) -> std::result::Result<bool, Broken> {
+    fn receive(&mut self) -> std::result::Result<bool, Broken> {
         if !self.wait(PollFlags::IN)? {
             return Ok(false);
         }
-        self.follower.shared.hear();
+        self.follower.shared.note_message();
         let mut buffer = self.inbox.take();
         buffer.reserve(shortened!("replica.receive-bytes", RECEIVE));
         let read = errno(fault!("replica.receive")).and_then(|()| {

@@ -4,12 +4,12 @@
 //! Invariant: between two conversations no change is half applied, and the known position is
 //! stored.
 
-use crate::protocol::wire::now_ms;
 use crate::protocol::wire::{Broken, broken};
+use crate::protocol::wish::Wish;
 use crate::replica::connecting::connect;
 use crate::replica::conversation::Conversation;
 use crate::replica::intake::{Effect, Intake};
-use crate::replica::{ReplicaEvents, ReplicaOptions, Shared};
+use crate::replica::{How, ReplicaEvents, ReplicaOptions, Shared};
 use commonhold::fault;
 use commonhold::raw::RawFrame;
 use commonhold::stream::StreamFrame;
@@ -23,21 +23,53 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The time without a message after which the connection counts as lost.
-const SILENCE: Duration = Duration::from_secs(10);
+pub(crate) const SILENCE: Duration = Duration::from_secs(10);
 /// How often a waiting thread checks for other work.
-pub(super) const LOOK: Duration = Duration::from_millis(100);
+pub(crate) const LOOK: Duration = Duration::from_millis(100);
 
 /// The way to the origin.
-pub(super) enum Source {
-    /// An address to connect to, again and again.
-    Address(Address),
+pub(crate) enum Source {
+    /// Addresses to connect to, one after the other, again and again; the next one's number.
+    Addresses(Vec<Address>, usize),
     /// A connected socket; there is no other.
     Socket(Option<OwnedFd>),
 }
 
+impl Source {
+    /// An origin's address, and further ones of its map.
+    pub(crate) fn addresses(origin: &Address, also: &[Address]) -> Source {
+        Source::Addresses(std::iter::once(origin).chain(also).cloned().collect(), 0)
+    }
+
+    /// The next address; `None` if there is none.
+    pub(crate) fn next_address(&mut self) -> Option<Address> {
+        let Source::Addresses(addresses, next) = self else { return None };
+        let address = addresses.get(*next % addresses.len().max(1)).cloned();
+        *next += 1;
+        address
+    }
+
+    /// Whether another address comes at once, and not after a pause.
+    pub(crate) fn has_another(&self) -> bool {
+        match self {
+            Source::Addresses(addresses, next) => next % addresses.len().max(1) != 0,
+            Source::Socket(_) => false,
+        }
+    }
+
+    /// Begins with the last address the next time.
+    pub(crate) fn stay(&mut self) {
+        if let Source::Addresses(addresses, next) = self {
+            let last = next.saturating_sub(1) % addresses.len().max(1);
+            addresses.rotate_left(last);
+            *next = 0;
+        }
+    }
+}
+
 /// The number of changes that were applied to the public map, and their bytes.
 #[derive(Default)]
-pub(super) struct Applied {
+pub(super) struct Shown {
     pub(super) changes: u64,
     pub(super) bytes: u64,
 }
@@ -47,21 +79,38 @@ pub(super) struct Follower<E> {
     pub(super) shared: Arc<Shared>,
     pub(super) intake: Intake,
     pub(super) options: ReplicaOptions,
+    /// Whether processes at the origin may wait for it.
+    pub(super) counts: bool,
+    /// The map that it wants from the origin.
+    pub(super) wish: Wish,
     events: E,
     reporter: Option<Reporter>,
     /// The last end of the origin's stream that the origin has sent.
     pub(super) tail: u64,
+    /// An end of the stream that it has not reached yet, and the time of which it will have
+    /// everything then.
+    ahead: Option<(u64, u64)>,
 }
 
 impl<E: ReplicaEvents> Follower<E> {
     pub(super) fn new(
         shared: &Arc<Shared>,
         intake: Intake,
-        options: ReplicaOptions,
+        How { options, counts, wish }: How,
         events: E,
         reporter: Option<Reporter>,
     ) -> Follower<E> {
-        Follower { shared: Arc::clone(shared), intake, options, events, reporter, tail: 0 }
+        Follower {
+            shared: Arc::clone(shared),
+            intake,
+            options,
+            counts,
+            wish,
+            events,
+            reporter,
+            tail: 0,
+            ahead: None,
+        }
     }
 
     /// Follows the origin until the replica has to end.
@@ -72,14 +121,21 @@ impl<E: ReplicaEvents> Follower<E> {
             let arrived = self.intake.has_arrived();
             self.intake.abandon();
             let Err(Broken(why)) = ended else { return };
+            self.ahead = None;
             if self.sleep(Duration::ZERO) {
                 return;
             }
             self.lost(&why);
+            if self.intake.is_promoted() {
+                return;
+            }
             // A replica that gets the whole map again and again, and never completes it, reconnects
             // later.
             if arrived {
                 pause = self.options.first_pause;
+            }
+            if source.has_another() {
+                continue;
             }
             if matches!(source, Source::Socket(None)) || self.sleep(jittered(pause)) {
                 return;
@@ -91,16 +147,26 @@ impl<E: ReplicaEvents> Follower<E> {
     /// Handles one connection to its end. Returns `Ok` only if the replica has to end.
     fn connect(&mut self, source: &mut Source) -> std::result::Result<(), Broken> {
         let socket = match source {
-            Source::Address(address) => match connect(address, || self.shared.is_to_end())? {
-                Some(socket) => socket,
-                None => return Ok(()),
-            },
+            Source::Addresses(..) => {
+                let Some(address) = source.next_address() else {
+                    return broken("there is no address to follow");
+                };
+                self.shared.update(|status| status.origin = address.to_string());
+                match connect(&address, || self.shared.is_to_end())? {
+                    Some(socket) => socket,
+                    None => return Ok(()),
+                }
+            }
             Source::Socket(socket) => match socket.take() {
                 Some(socket) => socket,
                 None => return broken("the socket has ended"),
             },
         };
-        let result = Conversation::begin(self, socket).and_then(|mut talk| talk.run());
+        let result = Conversation::begin(self, socket).and_then(|mut talk| {
+            // The same one first, if the connection is lost.
+            source.stay();
+            talk.run()
+        });
         if let Err(error) = self.intake.save_position() {
             return broken(error.to_string());
         }
@@ -146,20 +212,24 @@ impl<E: ReplicaEvents> Follower<E> {
     pub(super) fn apply(
         &mut self,
         frame: &RawFrame<'_>,
-        applied: &mut Applied,
+        sum: u32,
+        applied: &mut Shown,
     ) -> std::result::Result<(), Broken> {
         let mut show = |change: &StreamFrame<'_>| {
             self.events.changed(change);
             applied.changes += 1;
             applied.bytes += change.end - change.offset;
         };
-        match self.intake.take(frame)? {
+        match self.intake.take(frame, sum)? {
             Effect::None => {}
             Effect::Changed(change) => show(&change),
             Effect::Regained(regain) => regain.changes().for_each(|change| show(&change)),
-            Effect::Time { tail, now_ms: said } => {
+            Effect::Time { tail, as_of_ms } => {
                 self.tail = tail;
-                self.shared.update(|status| status.lag_ms = now_ms().saturating_sub(said));
+                if self.ahead.is_some() || as_of_ms == 0 {
+                    self.shared.note_age(None);
+                }
+                self.ahead = self.ahead.or((as_of_ms != 0).then_some((tail, as_of_ms)));
             }
         }
         if self.intake.arrive()?
@@ -167,6 +237,21 @@ impl<E: ReplicaEvents> Follower<E> {
         {
             self.shared.update(|status| (status.ready, status.position) = (true, Some(position)));
             self.events.ready(position);
+        }
+        Ok(())
+    }
+
+    /// Notes that the map has everything up to a time, if it has reached the end of the stream that
+    /// came with the time.
+    ///
+    /// # Errors
+    /// Those of writing the hold.
+    pub(super) fn grow_younger(&mut self) -> commonhold::Result<()> {
+        let Some((tail, as_of_ms)) = self.ahead else { return Ok(()) };
+        if self.intake.position().is_some_and(|position| position.offset >= tail) {
+            self.ahead = None;
+            self.shared.note_age(Some(as_of_ms));
+            self.intake.place.note_as_of(as_of_ms)?;
         }
         Ok(())
     }
@@ -182,13 +267,13 @@ impl<E: ReplicaEvents> Follower<E> {
 }
 
 /// A random time, from half of it to half more.
-fn jittered(time: Duration) -> Duration {
+pub(crate) fn jittered(time: Duration) -> Duration {
     let seconds = time.as_secs_f64() * (0.5 + fastrand::f64());
     Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
 }
 
 /// Waits for one of these, at most for `time`; a signal ends the wait earlier.
-pub(super) fn poll_for(fds: &mut [PollFd<'_>], time: Duration) -> rustix::io::Result<()> {
+pub(crate) fn poll_for(fds: &mut [PollFd<'_>], time: Duration) -> rustix::io::Result<()> {
     let time = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
     match errno(fault!("replica.poll")).and_then(|()| poll(fds, Some(&time))) {
         Ok(_) | Err(Errno::INTR) => Ok(()),

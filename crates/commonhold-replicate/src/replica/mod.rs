@@ -1,16 +1,23 @@
 //! The reading side: keeps a map of this machine equal to an origin's map.
 
-mod connecting;
+pub(crate) mod connecting;
 mod conversation;
-mod follower;
+pub(crate) mod follower;
+pub(crate) mod greeting;
 mod intake;
+mod pin;
 pub(crate) mod position;
 mod regain;
 pub(crate) mod tap;
 
+use crate::compression::Compression;
+use crate::protocol::key_prefix::KeyPrefix;
 use crate::protocol::secret::Secret;
+use crate::protocol::wire::now_ms;
+use crate::protocol::wish::Wish;
 use crate::replica::follower::{Follower, Source};
 use crate::replica::intake::Intake;
+use commonhold::raw::check_replica_name;
 use commonhold::stream::{StreamFrame, StreamPosition};
 use commonhold::{Error, ErrorKind, Hold, Result, fault};
 use commonhold_io::address::Address;
@@ -54,12 +61,49 @@ pub struct ReplicaOptions {
     pub first_pause: Duration,
     /// The longest pause; see `first_pause`.
     pub longest_pause: Duration,
+    /// Further addresses of the map: its origin's, its relays'. If the connection is lost, the
+    /// replica tries all of them in turn, and goes on at its position where it can.
+    pub also: Vec<Address>,
+    /// Accepts, for one connection, an origin of another map, or one of an earlier epoch than the
+    /// replica has seen. Its map replaces the replica's.
+    pub adopt: bool,
+    /// The name by which a process at the origin waits for this replica
+    /// ([`Map::wait_for_replica`](commonhold::map::Map::wait_for_replica)). It has at most 64 bytes
+    /// without control characters, or none, and should differ from the names of the origin's other
+    /// replicas.
+    pub name: String,
+    /// The map's name at the origin, if it differs from the replica's. An origin of a whole hold
+    /// ([`HoldOrigin`](crate::HoldOrigin)) serves the map of this name, and without this option the
+    /// map of the replica's name. An origin of one map refuses another name than its map's, and
+    /// without this option it accepts every name.
+    pub map: Option<String>,
+    /// For a relay: the map gets a stream of this size that has the origin's positions, so that its
+    /// replicas can continue at another relay, and at the origin. An existing stream stays.
+    pub stream_bytes: Option<u64>,
+    /// Whether the pairs of full syncs are compressed, if the origin allows it too.
+    pub compression: Compression,
+    /// Only the pairs whose keys begin with these bytes, 1 to 255 of them: the origin sends no
+    /// others. `None` for all pairs. The map keeps to the prefix: to replicate other keys, drop it
+    /// first. It cannot be served to other replicas, and it cannot be promoted.
+    pub prefix: Option<Vec<u8>>,
 }
 
 impl Default for ReplicaOptions {
     fn default() -> ReplicaOptions {
         let (first_pause, longest_pause) = (Duration::from_millis(50), Duration::from_secs(5));
-        ReplicaOptions { secret: None, first_pause, longest_pause }
+        let (secret, also, adopt) = (None, Vec::new(), false);
+        ReplicaOptions {
+            secret,
+            first_pause,
+            longest_pause,
+            also,
+            adopt,
+            name: String::new(),
+            map: None,
+            stream_bytes: None,
+            compression: Compression::default(),
+            prefix: None,
+        }
     }
 }
 
@@ -70,6 +114,9 @@ pub struct ReplicaStatus {
     pub pid: u32,
     /// The address of its origin.
     pub origin: String,
+    /// The prefix of the keys that it replicates, with escapes for bytes that are not text; `None`
+    /// for all keys.
+    pub prefix: Option<String>,
     /// Whether the connection stands.
     pub connected: bool,
     /// Whether its map has equalled the origin's map. It stays true while a new map is built.
@@ -81,10 +128,10 @@ pub struct ReplicaStatus {
     pub lag_bytes: u64,
     /// An estimate of the number of these changes, by the mean size of earlier ones.
     pub lag_messages: u64,
-    /// The age of the replica's data in milliseconds: the time from the origin's message with the
-    /// end of its stream until all changes before that end were applied, by the clocks of both
-    /// machines; or the time since the origin's last message, if that is longer. It grows while the
-    /// connection is lost. If there was none yet, it counts from the replica's start.
+    /// The age of the replica's data in milliseconds: everything that the first origin had so long
+    /// ago is here, by the clocks of both machines. Relays hand the first origin's time down, so
+    /// the age grows while any connection on the way is lost. If the time is not known yet, it
+    /// counts from the replica's start.
     pub lag_ms: u64,
     /// The number of changes applied.
     pub changes: u64,
@@ -92,6 +139,10 @@ pub struct ReplicaStatus {
     pub bytes: u64,
     /// How often the whole map was sent.
     pub synchronisations: u64,
+    /// Bytes of the pairs that full syncs sent.
+    pub sync_bytes: u64,
+    /// The same as they came over the wire: fewer if they were compressed.
+    pub sync_wire_bytes: u64,
     /// How often a connection was made.
     pub connections: u64,
     /// The reason why the last connection ended.
@@ -148,7 +199,10 @@ impl Drop for Ending {
 struct State {
     status: ReplicaStatus,
     /// The time of the origin's last message, or of the replica's start.
-    heard: Instant,
+    last_message: Instant,
+    /// The map has everything that the first origin had at this time, in milliseconds since 1970;
+    /// if it is not known, the time of the replica's start.
+    as_of_ms: u64,
 }
 
 impl State {
@@ -156,10 +210,9 @@ impl State {
     /// there is no connection.
     fn now(&self) -> ReplicaStatus {
         let mut status = self.status.clone();
-        let silence = self.heard.elapsed();
+        let silence = self.last_message.elapsed();
         if silence > SILENT || !status.connected {
-            let silence_ms = u64::try_from(silence.as_millis()).unwrap_or(u64::MAX);
-            status.lag_ms = status.lag_ms.max(silence_ms);
+            status.lag_ms = status.lag_ms.max(now_ms().saturating_sub(self.as_of_ms));
         }
         status
     }
@@ -167,7 +220,8 @@ impl State {
 
 impl Shared {
     fn new(status: ReplicaStatus, end: OwnedFd) -> Shared {
-        let state = Mutex::new(State { status, heard: Instant::now() });
+        let (last_message, as_of_ms) = (Instant::now(), now_ms());
+        let state = Mutex::new(State { status, last_message, as_of_ms });
         let (changed, gate) = (Condvar::new(), CallbackGate::default());
         Shared { state, changed, end, ended: AtomicBool::new(false), gate }
     }
@@ -201,13 +255,23 @@ impl Shared {
     }
 
     /// Notes a message of the origin.
-    pub(super) fn hear(&self) {
-        self.lock().heard = Instant::now();
+    pub(super) fn note_message(&self) {
+        self.lock().last_message = Instant::now();
+    }
+
+    /// Notes the age of the map's contents: it has everything up to this time, or up to the last
+    /// one.
+    pub(super) fn note_age(&self, as_of_ms: Option<u64>) {
+        let mut state = self.lock();
+        state.as_of_ms = as_of_ms.unwrap_or(state.as_of_ms);
+        state.status.lag_ms = now_ms().saturating_sub(state.as_of_ms);
+        drop(state);
+        self.changed.notify_all();
     }
 
     /// The time since the origin's last message.
     pub(super) fn silence(&self) -> Duration {
-        self.lock().heard.elapsed()
+        self.lock().last_message.elapsed()
     }
 }
 
@@ -222,8 +286,10 @@ impl Replica {
     /// missing. Returns at once.
     ///
     /// # Errors
-    /// `Mismatch` if there is a map of this name that is not a replica's; `Busy` if it has a
-    /// replica already; `ReadOnly`; `Io` if no thread can be started.
+    /// `Mismatch` if there is a map of this name that is not a replica's, or one with the keys of
+    /// another [`prefix`](ReplicaOptions::prefix); `Busy` if it has a replica already; `ReadOnly`;
+    /// `Invalid` for a bad [`name`](ReplicaOptions::name) or prefix, and for a prefix together with
+    /// [`stream_bytes`](ReplicaOptions::stream_bytes); `Io` if no thread can be started.
     pub fn connect(
         hold: &Hold,
         name: &str,
@@ -231,7 +297,22 @@ impl Replica {
         options: ReplicaOptions,
         events: impl ReplicaEvents + 'static,
     ) -> Result<Replica> {
-        start(hold, name, Source::Address(origin.clone()), options, events)
+        let source = Source::addresses(origin, &options.also);
+        start(hold, name, source, How::following(options, name), events)
+    }
+
+    /// The same with a copy for comparisons, which ends soon: no process waits for it. It wants the
+    /// origin's map `of`, unless the options name another.
+    pub(crate) fn connect_to_compare(
+        hold: &Hold,
+        (name, of): (&str, &str),
+        origin: &Address,
+        options: ReplicaOptions,
+        events: impl ReplicaEvents + 'static,
+    ) -> Result<Replica> {
+        let source = Source::addresses(origin, &options.also);
+        let how = How { counts: false, ..How::following(options, of) };
+        start(hold, name, source, how, events)
     }
 
     /// Follows the origin at the other end of a connected stream socket. When the connection ends,
@@ -246,7 +327,8 @@ impl Replica {
         options: ReplicaOptions,
         events: impl ReplicaEvents + 'static,
     ) -> Result<Replica> {
-        start(hold, name, Source::Socket(Some(socket)), options, events)
+        let source = Source::Socket(Some(socket));
+        start(hold, name, source, How::following(options, name), events)
     }
 
     /// The status at this moment.
@@ -273,6 +355,15 @@ impl Replica {
         let not_yet = |state: &mut State| !state.status.ended && !such(&state.now());
         let waited = self.shared.changed.wait_timeout_while(self.shared.lock(), time, not_yet);
         such(&waited.unwrap_or_else(PoisonError::into_inner).0.now())
+    }
+}
+
+impl Replica {
+    /// Requests the end, and does not wait for it.
+    pub(crate) fn begin_end(&self) {
+        if self.threads.are_here() {
+            self.shared.end();
+        }
     }
 }
 
@@ -307,24 +398,66 @@ impl<E: ReplicaEvents> ReplicaEvents for GatedEvents<E> {
     }
 }
 
+/// How a replica follows its origin.
+pub(super) struct How {
+    pub(super) options: ReplicaOptions,
+    /// Whether processes at the origin may wait for it.
+    pub(super) counts: bool,
+    /// The map that it wants from the origin.
+    pub(super) wish: Wish,
+}
+
+impl How {
+    /// With the origin's map of this name, unless the options name another or the origin has only
+    /// one.
+    fn following(options: ReplicaOptions, name: &str) -> How {
+        let wish = match &options.map {
+            Some(map) => Wish::Map(map.clone()),
+            None => Wish::AnyOrMap(name.to_owned()),
+        };
+        How { options, counts: true, wish }
+    }
+}
+
+/// The prefix that a replica asks for.
+fn wanted_prefix(options: &ReplicaOptions) -> Result<KeyPrefix> {
+    let prefix = KeyPrefix::wanted(options.prefix.as_deref())?;
+    if prefix.is_of_all() || options.stream_bytes.is_none() {
+        return Ok(prefix);
+    }
+    let text = format!(
+        "a relay needs all keys, but this replica asks for {prefix}: leave out the prefix, or \
+         the stream for replicas (ReplicaOptions::stream_bytes)"
+    );
+    Err(Error::new(ErrorKind::Invalid, text))
+}
+
 fn start(
     hold: &Hold,
     name: &str,
     source: Source,
-    options: ReplicaOptions,
+    how: How,
     events: impl ReplicaEvents + 'static,
 ) -> Result<Replica> {
+    check_replica_name(&how.options.name)?;
     let io = |what: &str, e: &dyn fmt::Display| Error::new(ErrorKind::Io, format!("{what}: {e}"));
     let end = fault!("replica.eventfd").and_then(|()| Ok(eventfd(0, EventfdFlags::CLOEXEC)?));
     let end = end.map_err(|e| io("cannot create an eventfd", &e))?;
-    let intake = Intake::open(hold, name)?;
+    let prefix = wanted_prefix(&how.options)?;
+    let intake = Intake::open(hold, name, &prefix)?;
+    if let Some(bytes) = how.options.stream_bytes {
+        intake.begin_stream(bytes)?;
+    }
     let origin = match &source {
-        Source::Address(address) => address.to_string(),
+        Source::Addresses(addresses, _) => {
+            addresses.first().map_or_else(String::new, Address::to_string)
+        }
         Source::Socket(_) => "attached socket".to_owned(),
     };
     let status = ReplicaStatus {
         pid: std::process::id(),
         origin,
+        prefix: prefix.shown(),
         ready: intake.position().is_some(),
         position: intake.position(),
         ..ReplicaStatus::default()
@@ -332,7 +465,7 @@ fn start(
     let shared = Arc::new(Shared::new(status, end));
     let reporter = Reporter::new(hold, "replica", name).ok();
     let events = GatedEvents { events, shared: Arc::clone(&shared) };
-    let follower = Follower::new(&shared, intake, options, events, reporter);
+    let follower = Follower::new(&shared, intake, how, events, reporter);
     let thread = std::thread::Builder::new().name("replica".into());
     let ending = Arc::clone(&shared);
     let thread = fault!("replica.thread").and_then(|()| {

@@ -1,9 +1,10 @@
 //! A replica that only reads: it takes an origin's bytes as fast as they come, and discards them.
 //!
 //! It serves benchmarks of origins, which a thousand real replicas on the same machine would
-//! distort. It uses version 1 of the protocol without a secret.
+//! distort. It uses version 2 of the protocol without a secret.
 
 use crate::protocol::inbox::Inbox;
+use crate::protocol::introduction::Introduction;
 use crate::protocol::secret;
 use crate::protocol::wire::{self, Broken, HANDSHAKE_FRAME, Hello, PREFACE, Welcome};
 use commonhold::raw::RawFrame;
@@ -38,7 +39,7 @@ impl Tap {
             |e: &dyn std::fmt::Display| Error::new(ErrorKind::Io, format!("{origin}: {e}"));
         let nonce = secret::nonce().map_err(|e| failed(&e))?;
         let mut words = wire::preface().to_vec();
-        Hello { nonce, position: None }.put(&mut words);
+        Hello::new(nonce).put(&mut words);
         // A new socket takes these few bytes at once.
         send(&socket, &words, SendFlags::NOSIGNAL).map_err(|e| failed(&e))?;
         let mut inbox = Inbox::default();
@@ -126,9 +127,13 @@ fn greet(inbox: &mut Inbox) -> std::result::Result<bool, Broken> {
 }
 
 fn welcome(inbox: &mut Inbox) -> std::result::Result<bool, Broken> {
-    match inbox.next(HANDSHAKE_FRAME)? {
-        None => Ok(false),
-        Some(frame) if Welcome::read(&frame).is_some() => Ok(true),
-        Some(_) => wire::broken("requires a secret"),
+    while let Some(frame) = inbox.next(HANDSHAKE_FRAME)? {
+        match Introduction::read(&frame).map(|origin| origin.refusal) {
+            Some(Some((_, text))) => return wire::broken(text),
+            Some(None) => {}
+            None if Welcome::read(&frame).is_some() => return Ok(true),
+            None => return wire::broken("requires a secret"),
+        }
     }
+    Ok(false)
 }

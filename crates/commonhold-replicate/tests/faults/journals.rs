@@ -8,8 +8,8 @@ use commonhold_replicate::faults::{all, arm};
 use commonhold_replicate::journal::{Journal, JournalOptions, Rebuilt, SyncPolicy, rebuild};
 use commonhold_testing::alone::cast;
 use commonhold_testing::support::Dice;
-use commonhold_testing::support::ground::Ground;
 use commonhold_testing::support::process::{Board, End, until};
+use commonhold_testing::support::test_dir::TestDir;
 use commonhold_testing::trial::{HANGS, Scenario, Trial, closes_down_to, descriptors, fail};
 use nix::sys::signal::{Signal, raise};
 use std::collections::BTreeMap;
@@ -37,23 +37,28 @@ struct Kept<'a> {
     dice: Dice,
     /// Copies of the file, each with the position that had been acknowledged by then.
     copies: Vec<(PathBuf, u64)>,
+    /// How long the journal keeps earlier states, if it does.
+    keep: Option<Duration>,
 }
 
 impl Kept<'_> {
     fn new(trial: &Trial) -> Kept<'_> {
-        let hold = Hold::create(trial.path("it.hold")).unwrap();
+        // Without room for a larger stream: its offsets never begin again.
+        let hold = Hold::options().max_bytes(14 << 20).create(trial.path("it.hold")).unwrap();
         let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
         hold.maps().begin_stream("it", 1 << 20).unwrap();
         let (states, dice, copies) = (BTreeMap::new(), Dice::new(5), Vec::new());
         let file = trial.path("it.journal");
-        let mut kept = Kept { trial, hold, map, file, states, dice, copies };
+        let mut kept = Kept { trial, hold, map, file, states, dice, copies, keep: None };
         kept.note();
         kept.change(25);
         kept
     }
 
     fn start(&self, sync: SyncPolicy) -> commonhold::Result<Journal> {
-        Journal::start(&self.hold, "it", &self.file, JournalOptions { sync, ..options() })
+        let (keep, segment_time) = (self.keep, Duration::ZERO);
+        let options = JournalOptions { sync, keep, segment_time, ..options() };
+        Journal::start(&self.hold, "it", &self.file, options)
     }
 
     fn note(&mut self) {
@@ -175,6 +180,29 @@ fn resume(trial: &Trial) {
     keep(trial, kept, SyncPolicy::Every(Duration::from_millis(2)), |_| ());
 }
 
+/// One whose file is damaged.
+fn replace_damaged(trial: &Trial) {
+    let mut kept = Kept::new(trial);
+    let journal = kept.start(SyncPolicy::Always).unwrap();
+    assert!(kept.sync());
+    kept.change(25);
+    journal.finish().unwrap();
+    let mut bytes = std::fs::read(&kept.file).unwrap();
+    let at = bytes.len() / 2;
+    bytes[at] ^= 1;
+    std::fs::write(&kept.file, &bytes).unwrap();
+    keep(trial, kept, SyncPolicy::Always, |_| ());
+    let damaged = std::fs::read(trial.path("it.journal.damaged")).unwrap();
+    assert!(damaged == bytes, "the damaged file is lost");
+}
+
+/// One that keeps each file that it replaces, and removes it as soon as it may.
+fn keep_history(trial: &Trial) {
+    let mut kept = Kept::new(trial);
+    kept.keep = Some(Duration::ZERO);
+    keep(trial, kept, SyncPolicy::Always, |_| ());
+}
+
 /// Changes too large for the stream: only the next file helps.
 fn meet_gaps(trial: &Trial) {
     keep(trial, Kept::new(trial), SyncPolicy::Always, |kept| {
@@ -198,7 +226,8 @@ fn rebuild_it(trial: &Trial) {
     trial.lift();
     if let Err(error) = first {
         assert!(!trial.is_rehearsal(), "{error}");
-        let half = hold.maps().list().unwrap().into_iter().any(|map| !map.name.starts_with('.'));
+        let half =
+            hold.maps().list_all().unwrap().into_iter().any(|map| !map.name.starts_with('.'));
         assert!(!half, "half a map is left after: {error}");
         rebuild(&hold, "it", &kept.file, &options()).unwrap();
     }
@@ -208,9 +237,11 @@ fn rebuild_it(trial: &Trial) {
     closes_down_to(before);
 }
 
-const ALL: [Scenario; 4] = [
+const ALL: [Scenario; 6] = [
     Scenario { name: "a new journal", run: begin },
     Scenario { name: "a journal that continues", run: resume },
+    Scenario { name: "a damaged file", run: replace_damaged },
+    Scenario { name: "a journal that keeps its history", run: keep_history },
     Scenario { name: "changes too large for the stream", run: meet_gaps },
     Scenario { name: "rebuilding", run: rebuild_it },
 ];
@@ -218,6 +249,29 @@ const ALL: [Scenario; 4] = [
 #[test]
 fn calls_of_a_journal_fail() {
     fail(all(), &ALL, &["journal."], 3);
+}
+
+/// The lock on a file that a new one is to replace was taken again and again, without end.
+#[test]
+fn a_file_at_the_path_that_cannot_be_examined_is_an_error() {
+    let test_dir = TestDir::memory();
+    let file = test_dir.path("it.journal");
+    let mut child = cast("a journal", || {
+        let hold = Hold::create(test_dir.path("it.hold")).unwrap();
+        hold.maps().open_or_create("it", MapOptions::general()).unwrap();
+        let start = || Journal::start(&hold, "it", &file, large());
+        start().unwrap().finish().unwrap();
+        let mut bytes = std::fs::read(&file).unwrap();
+        let at = bytes.len() / 2;
+        bytes[at] ^= 1;
+        std::fs::write(&file, &bytes).unwrap();
+        arm("journal.stat:EIO:always").unwrap();
+        let error = start().unwrap_err();
+        assert!(error.to_string().contains("cannot be examined"), "{error}");
+        arm("").unwrap();
+        start().unwrap().finish().unwrap();
+    });
+    assert_eq!(child.wait_for(HANGS), End::Well);
 }
 
 /// Options of a file that is not compacted meanwhile.
@@ -228,9 +282,9 @@ fn large() -> JournalOptions {
 /// Runs a journal until `ends` has killed it, with `b` in its file and not on the disk as far as it
 /// knows. Then another one continues. `fdatasync` succeeds for it, although the bytes that the file
 /// shows may never have reached the disk. So it must not trust them.
-fn is_not_trusted(ends: impl Fn(&Map, Journal), meanwhile: impl FnOnce(&Ground)) {
-    let ground = Ground::memory();
-    let (path, file) = (ground.path("it.hold"), ground.path("it.journal"));
+fn is_not_trusted(ends: impl Fn(&Map, Journal), meanwhile: impl FnOnce(&TestDir)) {
+    let test_dir = TestDir::memory();
+    let (path, file) = (test_dir.path("it.hold"), test_dir.path("it.journal"));
     let start = |hold: &Hold| Journal::start(hold, "it", &file, large()).unwrap();
     let durable = Board::new(1);
     let len = || std::fs::metadata(&file).unwrap().len();
@@ -246,7 +300,7 @@ fn is_not_trusted(ends: impl Fn(&Map, Journal), meanwhile: impl FnOnce(&Ground))
     });
     assert_eq!(victim.wait(), End::By(Signal::SIGKILL));
     assert!(len() > durable.get(0), "the file does not show what was not synced");
-    meanwhile(&ground);
+    meanwhile(&test_dir);
     cast("another journal", || {
         let hold = Hold::open(&path).unwrap();
         let map = hold.maps().open("it").unwrap();
@@ -256,10 +310,10 @@ fn is_not_trusted(ends: impl Fn(&Map, Journal), meanwhile: impl FnOnce(&Ground))
         arm("").unwrap();
         until("all becomes durable", || map.sync(SAYS_SO).is_ok());
         journal.finish().unwrap();
-        let whole = len();
+        let whole = std::fs::read(&file).unwrap();
         start(&hold).finish().unwrap();
-        assert_eq!(len(), whole, "the next one continues");
-        let copy = Hold::create(ground.path("copy.hold")).unwrap();
+        assert!(std::fs::read(&file).unwrap().starts_with(&whole), "the next one continues");
+        let copy = Hold::create(test_dir.path("copy.hold")).unwrap();
         rebuild(&copy, "it", &file, &large()).unwrap();
         assert_eq!(pairs(&copy.maps().open("it").unwrap()), pairs(&map));
     })
@@ -303,10 +357,10 @@ fn a_journal_killed_in_the_sync_that_fails_is_not_trusted() {
 /// Nor is it after a journal elsewhere.
 #[test]
 fn a_journal_that_went_elsewhere_and_back_is_not_trusted() {
-    is_not_trusted(dies_in_its_sync, |ground| {
+    is_not_trusted(dies_in_its_sync, |test_dir| {
         cast("a journal elsewhere", || {
-            let hold = Hold::open(ground.path("it.hold")).unwrap();
-            let elsewhere = ground.path("other.journal");
+            let hold = Hold::open(test_dir.path("it.hold")).unwrap();
+            let elsewhere = test_dir.path("other.journal");
             Journal::start(&hold, "it", elsewhere, large()).unwrap().finish().unwrap();
         })
         .finish();
@@ -315,8 +369,8 @@ fn a_journal_that_went_elsewhere_and_back_is_not_trusted() {
 
 /// Runs a journal, which `ends` has killed; the next one begins a new file.
 fn is_not_continued(ends: impl Fn(&Hold, &dyn Fn(&Hold, SyncPolicy) -> Journal)) {
-    let ground = Ground::memory();
-    let (path, file) = (ground.path("it.hold"), ground.path("it.journal"));
+    let test_dir = TestDir::memory();
+    let (path, file) = (test_dir.path("it.hold"), test_dir.path("it.journal"));
     let start = |hold: &Hold, sync: SyncPolicy| {
         Journal::start(hold, "it", &file, JournalOptions { sync, ..large() }).unwrap()
     };
@@ -375,8 +429,8 @@ fn a_journal_killed_before_its_path_is_durable_is_not_continued() {
 /// Old contents of a hold have old notes: they must not shorten the newer file.
 #[test]
 fn a_hold_that_was_put_back_shortens_no_journal() {
-    let ground = Ground::memory();
-    let (path, file) = (ground.path("it.hold"), ground.path("it.journal"));
+    let test_dir = TestDir::memory();
+    let (path, file) = (test_dir.path("it.hold"), test_dir.path("it.journal"));
     let change = |key: &str| {
         cast("a journal", || {
             let hold = Hold::open_or_create(&path).unwrap();

@@ -12,8 +12,8 @@ use commonhold_replicate::{
     Address, Origin, OriginOptions, Replica, ReplicaEvents, ReplicaOptions, Secret, digest,
 };
 use commonhold_testing::alone::cast;
-use commonhold_testing::support::ground::Ground;
 use commonhold_testing::support::process::until;
+use commonhold_testing::support::test_dir::TestDir;
 use commonhold_testing::trial::{Scenario, Trial, closes_down_to, descriptors, fail};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
@@ -169,11 +169,11 @@ impl ReplicaEvents for Clumsy {
 /// A waiting caller learns that at once, and the replica does not count as connected.
 #[test]
 fn a_replica_whose_thread_has_ended_reports_it() {
-    let ground = Ground::memory();
+    let test_dir = TestDir::memory();
     cast("a replica that ends", || {
-        let hold = Hold::create(ground.path("origin.hold")).unwrap();
+        let hold = Hold::create(test_dir.path("origin.hold")).unwrap();
         let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
-        let copy = Hold::create(ground.path("copy.hold")).unwrap();
+        let copy = Hold::create(test_dir.path("copy.hold")).unwrap();
         for panics in [false, true] {
             let origin = Origin::start(&hold, "it", OriginOptions::default()).unwrap();
             let (here, there) = UnixStream::pair().unwrap();

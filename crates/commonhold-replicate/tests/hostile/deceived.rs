@@ -1,11 +1,11 @@
 //! A replica that had an honest origin, and has a liar now.
 
-use super::words::{GREETING, Welcome, place};
+use super::words::{GREETING, IDENTITY, LINEAGE, Welcome, place};
 use crate::party::{LONG, Source, pairs};
 use commonhold::Hold;
 use commonhold::map::{MapMode, MapOptions};
 use commonhold::stream::StreamPosition;
-use commonhold_replicate::{Address, Replica, ReplicaOptions, Secret};
+use commonhold_replicate::{Address, Compression, Replica, ReplicaOptions, Secret};
 use commonhold_testing::support::process::until;
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
@@ -45,10 +45,16 @@ impl Deceived {
         for id in 0..10 {
             source.map.set(key(id), [7; 4]).unwrap();
         }
-        let hold = Hold::create(source.ground.path("copy.hold")).unwrap();
+        let hold = Hold::create(source.test_dir.path("copy.hold")).unwrap();
         let pause = Duration::from_millis(1);
-        let hasty =
-            ReplicaOptions { secret: secret.clone(), first_pause: pause, longest_pause: pause };
+        let secret_too = secret.clone();
+        let hasty = ReplicaOptions {
+            secret: secret_too,
+            first_pause: pause,
+            longest_pause: pause,
+            compression: Compression::Always,
+            ..ReplicaOptions::default()
+        };
         let replica = Replica::connect(&hold, "it", &source.address, hasty, ()).unwrap();
         let (position, was) = (source.end(), pairs(&source.map));
         assert!(replica.wait_ready(LONG) && replica.wait_for(position, LONG));
@@ -62,12 +68,18 @@ impl Deceived {
     }
 
     pub fn welcome(&self) -> Welcome {
-        Welcome::to(self.mode, StreamPosition { stream: 77, offset: 4096 })
+        let position = StreamPosition { stream: 77, offset: 4096 };
+        Welcome { lineage: self.lineage(), ..Welcome::to(self.mode, position) }
+    }
+
+    /// The lineage that the replica keeps to.
+    fn lineage(&self) -> [u8; 16] {
+        self.greeting[LINEAGE].try_into().unwrap()
     }
 
     /// The replica's stored position.
     pub fn nowhere_else(&self) -> Welcome {
-        Welcome { whole: 0, ..Welcome::to(self.mode, self.position) }
+        Welcome { whole: 0, lineage: self.lineage(), ..Welcome::to(self.mode, self.position) }
     }
 
     pub fn has(&self) -> Pairs {
@@ -103,7 +115,7 @@ impl Deceived {
         assert!(error.contains(why), "'{error}', where '{why}' was awaited");
         assert!(status.ready && !status.connected && status.position == Some(self.position));
         assert_eq!(self.has(), self.was, "{why}");
-        assert_eq!(self.greeting[16 + 72..], place(Some(self.position)), "{why}");
+        assert_eq!(self.greeting[16 + 72..16 + 92], place(Some(self.position)), "{why}");
         // Both stored bounds are this position.
         let places = self.hold.maps().open(".applied/it").unwrap();
         assert_eq!(places.get(b"applied\0").unwrap(), places.get(b"applying").unwrap(), "{why}");
@@ -138,7 +150,7 @@ fn meet(liar: &UnixListener) -> (UnixStream, Vec<u8>) {
     talk.set_nonblocking(false).unwrap();
     talk.set_read_timeout(Some(LONG)).unwrap();
     talk.set_write_timeout(Some(LONG)).unwrap();
-    let mut greeting = vec![0; GREETING];
+    let mut greeting = vec![0; GREETING + IDENTITY];
     talk.read_exact(&mut greeting).unwrap();
     (talk, greeting)
 }

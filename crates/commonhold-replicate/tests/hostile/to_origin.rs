@@ -1,9 +1,12 @@
 //! Peers that send wrong messages to an origin.
 
-use super::words::{self, APPLIED, HELLO, PROOF, Peer, SET, WELCOME, frame, greeting, preface};
+use super::words::{
+    self, APPLIED, HELLO, ORIGIN, PROOF, Peer, SET, WELCOME, frame, greeting, preface,
+};
 use super::{Besieged, follow};
 use crate::party::{Copy, Source};
 use commonhold::map::MapOptions;
+use commonhold::raw::{Proof, proof_at};
 use commonhold::stream::StreamPosition;
 use commonhold_replicate::Secret;
 use commonhold_testing::support::Dice;
@@ -15,7 +18,7 @@ fn peers_of_other_protocols_are_disconnected() {
     let mut origin = Besieged::new();
     let other = "does not speak the protocol of replicas";
     let mut version = preface();
-    version[12] = 2;
+    version[12] = 1;
     let tls = [0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3];
     for (words, why) in [
         (&b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n"[..], other),
@@ -23,7 +26,7 @@ fn peers_of_other_protocols_are_disconnected() {
         (b"COMMONHOLD-Q\x01\0\0\0", other),
         (b"COMMHOLD", other),
         (&tls, other),
-        (&version, "speaks version 2 of the protocol, not 1"),
+        (&version, "speaks version 1 of the protocol, and this program version 2"),
         (b"COMMONHOLD-R\xff\xff\xff\xff", "speaks version 4294967295"),
     ] {
         origin.refuses(words, why);
@@ -74,27 +77,46 @@ fn frames_that_cannot_be_are_refused_before_and_after_the_hello() {
 fn words_out_of_turn_are_refused() {
     let mut origin = Besieged::new();
     let turn = |code: u32| format!("sent an unexpected frame (code {code:#x})");
-    let codes = [0, SET, 6, 7, 0xff, 0x101, WELCOME, 0x110, 0x111, 0x112, 0x121, 0x999, u32::MAX];
+    let codes =
+        [0, SET, 6, 7, 0xff, 0x101, WELCOME, ORIGIN, 0x110, 0x111, 0x112, 0x121, 0x999, u32::MAX];
     for code in [PROOF, APPLIED].into_iter().chain(codes) {
-        let words = [preface(), frame(code, 0, &[1; 32], &[0; 24])].concat();
+        let words = [preface(), frame(code, 0, &[1; 32], &[0; 64])].concat();
         origin.refuses(&words, &turn(code));
     }
     for code in [HELLO, PROOF].into_iter().chain(codes) {
-        let words = [greeting(None), frame(code, 0, &[1; 32], &[0; 24])].concat();
+        let words = [greeting(None), frame(code, 0, &[1; 32], &[0; 64])].concat();
         origin.refuses(&words, &turn(code));
     }
-    let mut known = words::place(None);
+    let mut known = words::hello(None);
     known[16] = 2;
     for (key, value) in [
-        (&[1; 31][..], &[0; 24][..]),
-        (&[1; 33], &[0; 24]),
-        (&[1; 32], &[0; 23]),
+        (&[1; 31][..], &[0; 64][..]),
+        (&[1; 33], &[0; 64]),
+        (&[1; 32], &[0; 63]),
         (&[1; 32], &known),
         (&[], &[]),
     ] {
         let words = [preface(), frame(HELLO, 0, key, value)].concat();
         origin.refuses(&words, &turn(HELLO));
     }
+    origin.has_held(None);
+}
+
+/// A replica of a later version, which keeps the greeting: it states more than this version knows.
+#[test]
+fn replicas_of_later_versions_are_served() {
+    let mut origin = Besieged::new();
+    let mut value = words::hello(None);
+    value[20] = 3;
+    value[32..40].fill(0xff);
+    value.extend([9; 100]);
+    let mut peer = origin.peer();
+    peer.say(&[preface(), frame(HELLO, 0, &[1; 32], &value)].concat());
+    peer.receive(16);
+    let codes = [peer.receive_frame(), peer.receive_frame()].map(|frame| frame[32..36].to_vec());
+    assert_eq!(codes, [ORIGIN, WELCOME].map(|code| code.to_le_bytes().to_vec()));
+    drop(peer);
+    origin.reports("unix:pid");
     origin.has_held(None);
 }
 
@@ -121,22 +143,45 @@ fn peers_that_end_in_the_middle_are_forgotten() {
 
 #[test]
 fn a_flipped_bit_in_a_hello_is_noticed_wherever_it_is() {
-    let mut origin = Besieged::new();
-    let words = greeting(Some(origin.source.end()));
-    for bit in 0..words.len() * 8 {
-        let mut damaged = words.clone();
-        damaged[bit / 8] ^= 1 << (bit % 8);
-        // All of it is there, for any length that it states.
-        damaged.resize(1200, 0);
-        let why = match bit / 8 {
-            0..12 => "does not speak",
-            12..16 => "speaks version",
-            16..20 => "frame",
-            _ => "checksum is wrong",
-        };
-        origin.refuses(&damaged, why);
+    // An origin prints 1,000 such lines at once.
+    let bits: Vec<usize> =
+        (0..greeting(Some(StreamPosition { stream: 1, offset: 0 })).len() * 8).collect();
+    for bits in bits.chunks(900) {
+        let mut origin = Besieged::new();
+        let words = greeting(Some(origin.source.end()));
+        for bit in bits {
+            let mut damaged = words.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            // All of it is there, for any length that it states.
+            damaged.resize(1200, 0);
+            let why = match bit / 8 {
+                0..12 => "does not speak",
+                12..16 => "speaks version",
+                16..20 => "frame",
+                _ => "checksum is wrong",
+            };
+            origin.refuses(&damaged, why);
+        }
+        origin.has_held(None);
     }
-    origin.has_held(None);
+}
+
+/// Whether the origin sends the whole map to a replica of its own map at this position.
+fn is_sent_the_whole(origin: &Besieged, position: StreamPosition, proof: Option<Proof>) -> bool {
+    let mut peer = origin.peer();
+    let mut value = words::hello(Some(position));
+    if let Some(proof) = proof {
+        value[24..28].copy_from_slice(&proof.bytes.to_le_bytes());
+        value[28..32].copy_from_slice(&proof.sum.to_le_bytes());
+    }
+    let lineage = origin.source.hold.maps().open(".lineage/it").unwrap();
+    let record = lineage.get("lineage").unwrap().unwrap();
+    value[40..56].copy_from_slice(&record[64 + 32..64 + 48]);
+    peer.say(&[preface(), frame(HELLO, 0, &[0x5a; 32], &value)].concat());
+    peer.receive(16);
+    peer.receive_frame();
+    let welcome = peer.receive_frame();
+    u32::from_le_bytes(welcome[40 + 16..][..4].try_into().unwrap()) == 1
 }
 
 #[test]
@@ -144,19 +189,21 @@ fn positions_that_never_were_get_the_whole_map() {
     let mut origin = Besieged::new();
     let end = origin.source.end();
     let follower = origin.source.map.follow().unwrap();
-    let beside = [end.stream ^ 1, 0, u64::MAX].map(|stream| StreamPosition { stream, ..end });
+    let other_streams =
+        [end.stream ^ 1, 0, u64::MAX].map(|stream| StreamPosition { stream, ..end });
     let offsets = (0..end.offset + 50).step_by(7).chain([1 << 32, u64::MAX - 7, u64::MAX]);
     let within = offsets.map(|offset| StreamPosition { offset, ..end });
-    for position in beside.into_iter().chain(within) {
-        let mut peer = origin.peer();
-        peer.say(&greeting(Some(position)));
-        // Preface and welcome; a word of the welcome distinguishes the two.
-        let heard = peer.hear(16 + 80);
-        let whole = u32::from_le_bytes(heard[16 + 40 + 16..][..4].try_into().unwrap()) == 1;
-        let may_go_on = origin.source.map.follow_from(position).is_ok();
-        assert_eq!(whole, !may_go_on, "{position}");
-        drop(peer);
-        origin.reports("unix:pid");
+    for position in other_streams.into_iter().chain(within) {
+        let map = &origin.source.map;
+        let may_go_on = map.follow_from(position).is_ok();
+        let proof = proof_at(map.follow().unwrap(), position).unwrap();
+        // A replica with another last change has another map.
+        let other = proof.map(|proof| Proof { sum: proof.sum ^ 1, ..proof });
+        for (stated, good) in [(proof, true), (other, proof.is_none())] {
+            let whole = is_sent_the_whole(&origin, position, stated);
+            assert_eq!(whole, !(may_go_on && good), "{position} {stated:?}");
+            origin.reports("unix:pid");
+        }
     }
     drop(follower);
     origin.has_held(None);
@@ -181,7 +228,7 @@ fn a_replicas_own_claims_change_nothing() {
         }
     }
     let tail = origin.source.end().offset;
-    until("what it says to be heard", || {
+    until("what it says to be received", || {
         let replicas = origin.source.origin().replicas();
         assert!(replicas.iter().all(|it| it.applied <= it.sent && it.sent <= tail), "{replicas:?}");
         replicas.iter().all(|it| it.applied > 0)
@@ -258,7 +305,7 @@ fn a_peer_that_identifies_itself_late_is_disconnected() {
     // Peers that do not know the secret, and peers that replay messages.
     let mut peer = origin.peer();
     peer.say(&greeting(None));
-    let challenge = peer.hear(16 + 72)[16 + 40..].to_vec();
+    let challenge = peer.receive(16 + 72)[16 + 40..].to_vec();
     peer.say(&frame(PROOF, 0, &challenge, &[]));
     peer.is_sent_away();
     origin.reports("does not know the secret");

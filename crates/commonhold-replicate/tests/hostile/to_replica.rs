@@ -3,8 +3,8 @@
 
 use super::deceived::{Deceived, Pairs, key};
 use super::words::{
-    CHALLENGE, COMPLETE, DELETE, GAP, HELLO, PAIR, PROOF, SET, TIME, WELCOME, Welcome, frame,
-    place, preface,
+    CHALLENGE, COMPLETE, DELETE, GAP, HELLO, ORIGIN, PAIR, PROOF, SET, TIME, WELCOME, Welcome,
+    frame, place, preface,
 };
 use crate::party::{LONG, Source};
 use commonhold::Hold;
@@ -12,8 +12,8 @@ use commonhold::map::MapOptions;
 use commonhold::stream::StreamPosition;
 use commonhold_replicate::{Address, Replica, ReplicaOptions, Secret};
 use commonhold_testing::alone::alone;
-use commonhold_testing::support::ground::Ground;
 use commonhold_testing::support::process::until;
+use commonhold_testing::support::test_dir::TestDir;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -36,7 +36,8 @@ fn handshakes_that_are_none_are_left() {
     version[12] = 7;
     replica.is_not_believed(b"HTTP/1.1 400 Bad Request\r\n\r\n", other);
     replica.is_not_believed(b"C\0", other);
-    replica.is_not_believed(&version, "speaks version 7 of the protocol, not 1");
+    replica
+        .is_not_believed(&version, "speaks version 7 of the protocol, and this program version 2");
     for (bytes, why) in [
         (0, "sent an invalid frame"),
         (41, "sent an invalid frame"),
@@ -49,7 +50,8 @@ fn handshakes_that_are_none_are_left() {
     }
     let welcome = replica.welcome();
     for code in [0, SET, GAP, HELLO, PROOF, PAIR, COMPLETE, TIME, 0x120, 0x999, u32::MAX] {
-        let words = [preface(), frame(code, 4096, &[1; 31], &welcome.value())].concat();
+        let words = frame(code, 4096, &[1; 31], &welcome.value());
+        let words = [preface(), welcome.origin(), words].concat();
         replica.is_not_believed(&words, none);
     }
     let wants = "requires a secret";
@@ -67,7 +69,8 @@ fn handshakes_that_are_none_are_left() {
     ] {
         let mut value = welcome.value();
         change(&mut value);
-        let words = [preface(), frame(WELCOME, offset, &[], &value)].concat();
+        let words = frame(WELCOME, offset, &[], &value);
+        let words = [preface(), welcome.origin(), words].concat();
         replica.is_not_believed(&words, none);
     }
     let there = replica.position;
@@ -124,6 +127,26 @@ fn a_map_of_another_mode_takes_its_place_when_it_is_whole() {
     }
 }
 
+/// An origin of a later version, which keeps the greeting: it states more than this version knows.
+#[test]
+fn origins_of_later_versions_are_followed() {
+    let mut replica = Deceived::new(MapOptions::general());
+    let welcome = replica.welcome();
+    let origin = welcome.origin();
+    let mut value = origin[40..40 + 64].to_vec();
+    value[0] = 3;
+    value[8..16].fill(0xff);
+    value.extend([9; 100]);
+    let words = [preface(), frame(ORIGIN, 0, &[], &value)].concat();
+    let at = welcome.position.offset;
+    let then = frame(WELCOME, at, &[], &welcome.value());
+    let pair = frame(PAIR, at, &key(1), &[1; 4]);
+    replica.say(&[words, then, pair, frame(COMPLETE, at, &[], &[0; 8])].concat());
+    assert!(replica.replica.wait_for(welcome.position, LONG), "{:?}", replica.replica.status());
+    assert_eq!(replica.has(), BTreeMap::from([(key(1).to_vec(), vec![1; 4])]));
+    replica.finds_back();
+}
+
 #[test]
 fn full_syncs_that_go_wrong_are_never_seen() {
     let mut replica = Deceived::new(MapOptions::general());
@@ -151,7 +174,8 @@ fn full_syncs_that_go_wrong_are_never_seen() {
         (frame(COMPLETE, at, &[], &[0; 7]), turn),
         (frame(COMPLETE, at, &[], &[0; 9]), turn),
         (frame(TIME, at, &[], &[0; 15]), turn),
-        (replica.welcome().words()[16..].to_vec(), turn),
+        (frame(WELCOME, at, &[], &replica.welcome().value()), turn),
+        (frame(ORIGIN, at, &[], &[0; 64]), turn),
         (frame(HELLO, at, &[1; 32], &[0; 24]), turn),
         (frame(0x120, at, &[], &[]), turn),
         (frame(7, at, &[], &[]), turn),
@@ -175,7 +199,7 @@ fn a_gap_makes_it_want_the_whole_map_and_keep_the_old_one() {
         let error = replica.replica.status().last_error.unwrap();
         assert!(error.contains("too large for its stream"), "{error}");
         assert_eq!(replica.has(), replica.was);
-        assert_eq!(replica.greeting[16 + 72..], place(None));
+        assert_eq!(replica.greeting[16 + 72..16 + 92], place(None));
         let words = replica.nowhere_else().words();
         replica.say(&words);
         replica.comes_again();
@@ -219,8 +243,10 @@ fn an_origin_without_the_secret_is_not_believed() {
     let unknown = "the origin does not know the secret";
     let turn = "the origin sent an unexpected frame";
     let challenge = [preface(), frame(CHALLENGE, 0, &[9; 32], &[])].concat();
-    let welcome =
-        |replica: &Deceived, proof: &[u8]| frame(WELCOME, 4096, proof, &replica.welcome().value());
+    let welcome = |replica: &Deceived, proof: &[u8]| {
+        let welcome = replica.welcome();
+        [welcome.origin(), frame(WELCOME, 4096, proof, &welcome.value())].concat()
+    };
     let words = replica.welcome().words();
     replica.is_not_believed(&words, unknown);
     replica
@@ -376,7 +402,7 @@ fn an_origin_that_never_listens_holds_up_nothing() {
     let (here, mut there) = UnixStream::pair().unwrap();
     // It is full after a few words.
     rustix::net::sockopt::set_socket_send_buffer_size(&here, 4096).unwrap();
-    let hold = Hold::create(source.ground.path("copy.hold")).unwrap();
+    let hold = Hold::create(source.test_dir.path("copy.hold")).unwrap();
     let options = ReplicaOptions::default();
     let replica = Replica::attach(&hold, "it", here.into(), options, ()).unwrap();
     let position = StreamPosition { stream: 77, offset: 0 };
@@ -405,9 +431,9 @@ fn an_origin_that_never_listens_holds_up_nothing() {
 
 #[test]
 fn an_origin_that_accepts_nobody_is_not_waited_for_for_ever() {
-    let ground = Ground::memory();
-    let address = Address::Unix(ground.path("socket"));
-    let _listener = UnixListener::bind(ground.path("socket")).unwrap();
+    let test_dir = TestDir::memory();
+    let address = Address::Unix(test_dir.path("socket"));
+    let _listener = UnixListener::bind(test_dir.path("socket")).unwrap();
     let (full, is_full) = channel();
     std::thread::spawn(move || {
         let (mut waiting, patience) = (Vec::new(), Duration::from_millis(100));

@@ -16,16 +16,23 @@ pub const HELLO: u32 = 0x100;
 pub const CHALLENGE: u32 = 0x101;
 pub const PROOF: u32 = 0x102;
 pub const WELCOME: u32 = 0x103;
+pub const ORIGIN: u32 = 0x104;
 pub const PAIR: u32 = 0x110;
 pub const COMPLETE: u32 = 0x111;
 pub const TIME: u32 = 0x112;
+pub const PACKED: u32 = 0x113;
 pub const APPLIED: u32 = 0x120;
 
 /// Bytes of a preface and a hello.
-pub const GREETING: usize = 16 + 96;
+pub const GREETING: usize = 16 + 72 + 64;
+/// Bytes of the number and the name of a replica without a name, and of its wish for the map `it`,
+/// which follow.
+pub const IDENTITY: usize = 16;
+/// Where the lineage is in them.
+pub const LINEAGE: std::ops::Range<usize> = 16 + 72 + 40..16 + 72 + 56;
 
 pub fn preface() -> Vec<u8> {
-    [&b"COMMONHOLD-R"[..], &[1, 0, 0, 0]].concat()
+    [&b"COMMONHOLD-R"[..], &[2, 0, 0, 0]].concat()
 }
 
 pub fn frame(code: u32, offset: u64, key: &[u8], value: &[u8]) -> Vec<u8> {
@@ -50,15 +57,27 @@ fn crc32(bytes: &[u8]) -> u32 {
 pub fn place(position: Option<StreamPosition>) -> Vec<u8> {
     let StreamPosition { stream, offset } =
         position.unwrap_or(StreamPosition { stream: 0, offset: 0 });
-    let known = u64::from(position.is_some());
-    [stream, offset, known].map(u64::to_le_bytes).concat()
+    let known = u32::from(position.is_some());
+    [&[stream, offset].map(u64::to_le_bytes).concat()[..], &known.to_le_bytes()].concat()
+}
+
+/// The value of the first message of a replica, which proves nothing of its position.
+pub fn hello(position: Option<StreamPosition>) -> Vec<u8> {
+    [place(position), 2u32.to_le_bytes().to_vec(), vec![0; 40]].concat()
 }
 
 /// The first message of a replica.
 pub fn greeting(position: Option<StreamPosition>) -> Vec<u8> {
-    let bytes = [preface(), frame(HELLO, 0, &[0x5a; 32], &place(position))].concat();
+    let bytes = [preface(), frame(HELLO, 0, &[0x5a; 32], &hello(position))].concat();
     assert_eq!(bytes.len(), GREETING);
     bytes
+}
+
+/// The first message of a replica that has nothing, with a number and a name.
+pub fn greeting_of(node: u64, name: &str) -> Vec<u8> {
+    let len = (name.len() as u16).to_le_bytes();
+    let value = [&hello(None)[..], &node.to_le_bytes(), &len, name.as_bytes()].concat();
+    [preface(), frame(HELLO, 0, &[0x5a; 32], &value)].concat()
 }
 
 /// The first message of an origin.
@@ -68,6 +87,8 @@ pub struct Welcome {
     pub whole: u32,
     /// The kind, and the lengths of keys and values.
     pub mode: [u32; 3],
+    /// The identifier of the map's lineage.
+    pub lineage: [u8; 16],
 }
 
 impl Welcome {
@@ -76,7 +97,7 @@ impl Welcome {
             MapMode::Fixed { key_bytes, value_bytes } => [1, key_bytes, value_bytes],
             _ => [0; 3],
         };
-        Welcome { position, whole: 1, mode }
+        Welcome { position, whole: 1, mode, lineage: [7; 16] }
     }
 
     pub fn value(&self) -> Vec<u8> {
@@ -86,9 +107,26 @@ impl Welcome {
             .concat()
     }
 
-    /// Preface and frame.
+    /// The origin's introduction, of the first epoch.
+    pub fn origin(&self) -> Vec<u8> {
+        let value = [&[2u32, 0].map(u32::to_le_bytes).concat()[..], &[0; 24], &self.lineage];
+        let value = [&value.concat()[..], &1u64.to_le_bytes(), &[0; 8]].concat();
+        frame(ORIGIN, 0, &[], &value)
+    }
+
+    /// The same of an origin with these capabilities.
+    pub fn words_with(&self, capabilities: u64) -> Vec<u8> {
+        let mut origin = self.origin();
+        origin[48..56].copy_from_slice(&capabilities.to_le_bytes());
+        seal(&mut origin);
+        let welcome = frame(WELCOME, self.position.offset, &[], &self.value());
+        [preface(), origin, welcome].concat()
+    }
+
+    /// Preface and frames.
     pub fn words(&self) -> Vec<u8> {
-        [preface(), frame(WELCOME, self.position.offset, &[], &self.value())].concat()
+        let welcome = frame(WELCOME, self.position.offset, &[], &self.value());
+        [preface(), self.origin(), welcome].concat()
     }
 }
 
@@ -142,9 +180,18 @@ impl Peer {
         }
     }
 
+    /// Reads a frame.
+    #[track_caller]
+    pub fn receive_frame(&mut self) -> Vec<u8> {
+        let mut bytes = self.receive(4);
+        let len = u32::from_le_bytes(bytes[..].try_into().unwrap()) as usize;
+        bytes.extend(self.receive(len - 4));
+        bytes
+    }
+
     /// Reads this many bytes.
     #[track_caller]
-    pub fn hear(&mut self, len: usize) -> Vec<u8> {
+    pub fn receive(&mut self, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
         self.0.read_exact(&mut bytes).unwrap();
         bytes

@@ -1,6 +1,7 @@
 //! The turns of a journal's thread, one by one.
 
 use super::*;
+#[cfg(feature = "steps")]
 use crate::journal::file::identity_at;
 use crate::journal::file_writer::BATCH;
 use commonhold::map::MapOptions;
@@ -28,14 +29,19 @@ impl Kept {
 
     /// A writer that compacts the file whenever it may.
     fn writer(&self) -> JournalWriter {
-        let options = JournalOptions { compact_bytes: 0, ..JournalOptions::default() };
-        let slot = commonhold::raw::JournalSlot::take(&self.hold, "it").unwrap();
-        let map = self.map.clone();
-        let mut writer = JournalWriter::new(&self.hold, map, &self.path(), options, slot).unwrap();
+        let mut writer = self.new_writer();
         while writer.current.is_none() {
             writer.work().unwrap();
         }
         writer
+    }
+
+    /// One that has no file yet, unless there is one at the path.
+    fn new_writer(&self) -> JournalWriter {
+        let options = JournalOptions { compact_bytes: 0, ..JournalOptions::default() };
+        let slot = commonhold::raw::JournalSlot::take(&self.hold, "it").unwrap();
+        let map = self.map.clone();
+        JournalWriter::new(&self.hold, map, &self.path(), options, slot).unwrap()
     }
 
     /// Enough pairs that a full sync takes more than one turn.
@@ -52,7 +58,7 @@ impl Kept {
 fn durable_changes_are_in_every_file_that_takes_the_path() {
     let kept = Kept::new();
     let mut writer = kept.writer();
-    let mut next = FileWriter::begin(&kept.map, &kept.path()).unwrap();
+    let mut next = FileWriter::begin(&kept.hold, &kept.map, &kept.path(), &writer.run).unwrap();
     while !next.is_whole() {
         assert!(next.pump().is_ok());
     }
@@ -69,12 +75,46 @@ fn durable_changes_are_in_every_file_that_takes_the_path() {
     assert_eq!(writer.current.as_ref().unwrap().progress.position, durable);
 }
 
+/// Two journals begin at a path without a file. The one that comes later finds the file of the
+/// other, which has ended by then.
+#[test]
+fn a_file_that_another_journal_put_at_the_path_stays() {
+    let (kept, other) = (Kept::new(), Kept::new());
+    other.map.set("a", "1").unwrap();
+    drop(other.writer());
+    let mut writer = kept.new_writer();
+    std::fs::copy(other.path(), kept.path()).unwrap();
+    let theirs = std::fs::read(kept.path()).unwrap();
+    let refused = loop {
+        if let Err(error) = writer.work() {
+            break error;
+        }
+        assert!(writer.current.is_none(), "the file was replaced");
+    };
+    assert_eq!(refused.kind(), ErrorKind::Mismatch, "{refused}");
+    assert_eq!(std::fs::read(kept.path()).unwrap(), theirs);
+}
+
+/// An old copy of the hold, put back, does not know any later file, wherever that file begins.
+#[test]
+fn every_new_file_has_a_run_of_its_own() {
+    let kept = Kept::new();
+    let mut writer = kept.writer();
+    let first = writer.run.id;
+    kept.fill();
+    while writer.next.is_none() {
+        writer.work().unwrap();
+    }
+    assert_ne!(writer.run.id, first);
+    assert!(writer.runs.has(first, StreamPosition { stream: 0, offset: 0 }).unwrap());
+}
+
 /// A waiting process may have read the position although the call that announces it fails.
 #[test]
 fn an_announcement_counts_even_if_the_call_failed() {
     let kept = Kept::new();
     let mut writer = kept.writer();
-    let mut next = FileWriter::begin(&kept.map, &kept.path()).unwrap();
+    let mut next = FileWriter::begin(&kept.hold, &kept.map, &kept.path(), &writer.run).unwrap();
     while !next.is_whole() {
         assert!(next.pump().is_ok());
     }
@@ -87,7 +127,7 @@ fn an_announcement_counts_even_if_the_call_failed() {
         assert!(writer.sync_if_due().is_err());
         let announced = writer.slot.notes().get("durable").unwrap().unwrap();
         let end = kept.map.follow().unwrap().end().unwrap();
-        assert_eq!(String::from_utf8(announced).unwrap(), end.to_string());
+        assert!(announced.ends_with(end.to_string().as_bytes()), "{announced:?} is not {end}");
         assert_eq!(writer.status.durable, Some(end));
         writer.current = None;
         writer.switch().unwrap();
@@ -149,7 +189,7 @@ fn an_announcement_that_has_to_wait_is_no_failed_rewrite() {
     let (kept, mut writer, key) = loop {
         let kept = Kept::new();
         let writer = kept.writer();
-        if let Some(key) = beside_the_announcement(&writer.slot.notes()) {
+        if let Some(key) = key_in_its_segment(&writer.slot.notes()) {
             break (kept, writer, key);
         }
     };
@@ -175,10 +215,9 @@ fn an_announcement_that_has_to_wait_is_no_failed_rewrite() {
     assert_eq!(writer.announced, Some(kept.map.follow().unwrap().end().unwrap()));
 }
 
-/// A key whose segment the announcement has, and not the notes of files; `None` if all three are
-/// one's.
+/// A key in the segment of the announcement; `None` if other notes have this segment, too.
 #[cfg(feature = "steps")]
-fn beside_the_announcement(said: &Map) -> Option<String> {
+fn key_in_its_segment(said: &Map) -> Option<String> {
     let segment = |key: &str| {
         let before = said.get(key).unwrap();
         let uid = said.set(key, before.as_deref().unwrap_or_default()).unwrap();
@@ -188,7 +227,7 @@ fn beside_the_announcement(said: &Map) -> Option<String> {
         uid.0 >> 8 & 15
     };
     let wanted = segment("durable");
-    let is_apart = wanted != segment("trusted");
+    let is_apart = ["trusted", "runs"].iter().all(|other| segment(other) != wanted);
     is_apart.then(|| (0..).map(|n| n.to_string()).find(|key| segment(key) == wanted).unwrap())
 }
 
@@ -202,4 +241,77 @@ fn a_next_file_that_was_put_off_is_waited_for() {
     writer.renew_at = Instant::now() + PATIENCE + RETRY / 2;
     writer.finish().unwrap();
     assert!(writer.current.as_ref().unwrap().is_whole());
+}
+
+/// The runs of files that never took the path do not displace the run of the file that is there.
+#[cfg(feature = "steps")]
+#[test]
+fn the_file_at_the_path_stays_known_however_many_next_files_fail() {
+    let turns = |writer: &mut JournalWriter, most: u32| {
+        let turn = |_| {
+            writer.renew_at = Instant::now();
+            writer.work().err()
+        };
+        (0..most).filter_map(turn).last()
+    };
+    // Faults are the whole process's.
+    Child::run("no next file takes the path", || {
+        let kept = Kept::new();
+        let mut writer = kept.writer();
+        writer.work().unwrap();
+        crate::faults::arm("draft.link:EIO:always").unwrap();
+        kept.map.set("a", "1").unwrap();
+        writer.compact_at = 0;
+        assert!(turns(&mut writer, 1000).is_some() && writer.current.is_none());
+        let runs = writer.slot.notes().get("runs").unwrap().unwrap().len() / 32;
+        assert!(runs > 60, "only {runs} runs were noted");
+        crate::faults::arm("").unwrap();
+        // The next journal continues the file, or replaces it, without being asked to.
+        drop(writer);
+        drop(kept.writer());
+    })
+    .finish();
+}
+
+/// A file may have taken the path although its directory could not be synced.
+#[cfg(feature = "steps")]
+#[test]
+fn a_file_that_took_the_path_stays_known_although_that_was_no_success() {
+    // Faults are the whole process's.
+    Child::run("no directory can be synced", || {
+        let kept = Kept::new();
+        let mut writer = kept.writer();
+        writer.work().unwrap();
+        let before = identity_at(&kept.path()).unwrap();
+        kept.map.set("a", "1").unwrap();
+        writer.compact_at = 0;
+        crate::faults::arm("draft.sync-directory:EIO:once").unwrap();
+        while identity_at(&kept.path()).unwrap() == before {
+            let _ = writer.work();
+        }
+        crate::faults::arm("journal.write:ENOSPC:always").unwrap();
+        for _ in 0..1000 {
+            writer.renew_at = Instant::now();
+            let _ = writer.work();
+        }
+        crate::faults::arm("").unwrap();
+        drop(writer);
+        drop(kept.writer());
+    })
+    .finish();
+}
+
+/// Reading a file and closing it releases all locks that the process has on it.
+#[test]
+fn the_file_at_the_path_stays_locked() {
+    let kept = Kept::new();
+    drop(kept.writer());
+    let mut writer = kept.new_writer();
+    (writer.current, writer.approved) = (None, None);
+    writer.lock_target().unwrap();
+    Child::run("another journal", || {
+        let locked = Target::lock(&kept.path());
+        assert_eq!(locked.unwrap_err().kind(), ErrorKind::Busy);
+    })
+    .finish();
 }

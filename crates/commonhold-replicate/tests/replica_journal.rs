@@ -1,0 +1,294 @@
+//! Journals of maps that are replicas: the file has what the replica has, whatever its replica and
+//! its origin do, and whichever of them is killed.
+
+use crate::cast::{Play, digest, scribble, word};
+use crate::history::{now_ms, often};
+use crate::party::{Copy, LONG, SMALL_STREAM, Source, pairs};
+use commonhold::map::{Map, MapOptions};
+use commonhold::{ErrorKind, Hold};
+use commonhold_replicate::journal::{
+    Journal, JournalOptions, find_state, inspect, rebuild, rebuild_state,
+};
+use commonhold_replicate::{HoldJournal, HoldJournalOptions, JournalState, promote};
+use commonhold_testing::alone::cast;
+use commonhold_testing::support::Dice;
+use commonhold_testing::support::process::{Child, pause, until};
+use commonhold_testing::support::refused;
+use commonhold_testing::support::test_dir::TestDir;
+use nix::sys::signal::Signal;
+use std::path::{Path, PathBuf};
+
+fn options() -> JournalOptions {
+    JournalOptions { stream_bytes: 1 << 20, ..JournalOptions::default() }
+}
+
+/// The digest of the map that is rebuilt from a file.
+fn rebuilt(test_dir: &TestDir, file: &Path) -> u64 {
+    let path = test_dir.path("again.hold");
+    let hold = Hold::create(&path).unwrap();
+    rebuild(&hold, "it", file, &options()).unwrap();
+    let found = digest(&hold.maps().open("it").unwrap());
+    drop(hold);
+    std::fs::remove_file(path).unwrap();
+    found
+}
+
+/// Waits until the journal of a map has everything, which may have to begin a new file first.
+#[track_caller]
+fn record(map: &Map) {
+    until("all changes are in the journal", || map.sync(LONG).is_ok());
+}
+
+fn file_of(source: &Source) -> PathBuf {
+    source.test_dir.path("it.journal")
+}
+
+fn start(source: &Source, copy: &Copy, options: JournalOptions) -> Journal {
+    Journal::start(&copy.hold, "it", file_of(source), options).unwrap()
+}
+
+/// Writes more than the origin's stream keeps.
+fn lap(source: &Source, seed: u64) {
+    let (before, mut dice) = (source.end(), Dice::new(seed));
+    while source.end().offset < before.offset + 2 * SMALL_STREAM {
+        scribble(&source.map, &mut dice, 300);
+    }
+}
+
+fn small_source() -> Source {
+    Source::with(MapOptions::general(), |options| options.stream_bytes = SMALL_STREAM)
+}
+
+/// A full sync puts another map in the place of the recorded one.
+#[test]
+fn a_full_sync_begins_a_new_file() {
+    let mut source = small_source();
+    source.map.set("first", "1").unwrap();
+    let copy = Copy::of(&source, "copy.hold");
+    copy.agrees(&source);
+    let journal = start(&source, &copy, often());
+    let map = copy.hold.maps().open("it").unwrap();
+    record(&map);
+    let before = inspect(file_of(&source)).unwrap();
+    assert!(before.of_replica);
+    let then = now_ms();
+    until("the clock to go on", || now_ms() > then);
+    for round in 0..3 {
+        source.origin = None;
+        lap(&source, round);
+        source.begin(|options| options.stream_bytes = SMALL_STREAM);
+        copy.agrees(&source);
+        let map = copy.hold.maps().open("it").unwrap();
+        record(&map);
+        assert_eq!(rebuilt(&source.test_dir, &file_of(&source)), digest(&source.map));
+        // And goes on.
+        source.map.set("more", round.to_be_bytes()).unwrap();
+        copy.agrees(&source);
+        record(&map);
+        assert_eq!(rebuilt(&source.test_dir, &file_of(&source)), digest(&source.map));
+    }
+    assert!(copy.replica.status().synchronisations > 3, "{:?}", copy.replica.status());
+    assert_eq!(journal.status().error, None);
+    journal.finish().unwrap();
+    // The earlier files are segments.
+    let state = find_state(file_of(&source), then, &often()).unwrap();
+    let hold = Hold::create(source.test_dir.path("earlier.hold")).unwrap();
+    rebuild_state(&hold, "it", &state, &often()).unwrap();
+    assert_eq!(pairs(&hold.maps().open("it").unwrap()).len(), 1);
+}
+
+/// The full sync comes while no journal runs, also to another hold.
+#[test]
+fn a_file_of_an_earlier_state_is_replaced() {
+    let mut source = small_source();
+    source.map.set("first", "1").unwrap();
+    let copy = Copy::of(&source, "copy.hold");
+    copy.agrees(&source);
+    start(&source, &copy, options()).finish().unwrap();
+    source.origin = None;
+    lap(&source, 1);
+    source.begin(|options| options.stream_bytes = SMALL_STREAM);
+    copy.agrees(&source);
+    let journal = start(&source, &copy, options());
+    record(&copy.hold.maps().open("it").unwrap());
+    journal.finish().unwrap();
+    assert_eq!(rebuilt(&source.test_dir, &file_of(&source)), digest(&source.map));
+    // Resumed.
+    source.map.set("more", "1").unwrap();
+    copy.agrees(&source);
+    let journal = start(&source, &copy, options());
+    record(&copy.hold.maps().open("it").unwrap());
+    assert_eq!(journal.status().compactions, 0);
+    journal.finish().unwrap();
+    assert_eq!(rebuilt(&source.test_dir, &file_of(&source)), digest(&source.map));
+    drop(copy);
+    let other = Copy::of(&source, "other.hold");
+    other.agrees(&source);
+    let journal = start(&source, &other, options());
+    record(&other.hold.maps().open("it").unwrap());
+    journal.finish().unwrap();
+    // The file of another map is not replaced.
+    let stranger = small_source();
+    let copy = Copy::of(&stranger, "copy.hold");
+    copy.agrees(&stranger);
+    let started = Journal::start(&copy.hold, "it", file_of(&source), options());
+    refused(started, ErrorKind::Mismatch, "does not belong");
+    // Neither is that of an origin, by a replica of its map.
+    let own = source.test_dir.path("own.journal");
+    let journal = Journal::start(&source.hold, "it", &own, options()).unwrap();
+    record(&source.map);
+    journal.finish().unwrap();
+    let started = Journal::start(&other.hold, "it", &own, options());
+    refused(started, ErrorKind::Mismatch, "does not belong");
+}
+
+#[test]
+fn a_promoted_map_is_recorded_on() {
+    let source = small_source();
+    source.map.set("first", "1").unwrap();
+    let copy = Copy::of(&source, "copy.hold");
+    copy.agrees(&source);
+    let journal = start(&source, &copy, options());
+    let Copy { hold, replica } = copy;
+    record(&hold.maps().open("it").unwrap());
+    drop(replica);
+    promote(&hold, "it").unwrap().unwrap();
+    let map = hold.maps().open("it").unwrap();
+    map.set("own", "2").unwrap();
+    record(&map);
+    until("the file is no longer a replica's", || {
+        inspect(file_of(&source)).is_ok_and(|contents| !contents.of_replica)
+    });
+    map.set("more", "3").unwrap();
+    record(&map);
+    assert_eq!(rebuilt(&source.test_dir, &file_of(&source)), digest(&map));
+    journal.finish().unwrap();
+    // And resumed.
+    map.set("yet more", "4").unwrap();
+    let journal = Journal::start(&hold, "it", file_of(&source), options()).unwrap();
+    record(&map);
+    journal.finish().unwrap();
+    assert_eq!(rebuilt(&source.test_dir, &file_of(&source)), digest(&map));
+}
+
+#[test]
+fn the_journals_of_a_hold_include_replicas() {
+    let source = small_source();
+    source.map.set("first", "1").unwrap();
+    let copy = Copy::of(&source, "copy.hold");
+    copy.hold.maps().create("own", MapOptions::general()).unwrap().set("a", "b").unwrap();
+    let directory = source.test_dir.path("journals");
+    let all = || HoldJournalOptions { journal: options(), ..HoldJournalOptions::default() };
+    let journal = HoldJournal::start(&copy.hold, &directory, all()).unwrap();
+    copy.agrees(&source);
+    record(&copy.hold.maps().open("it").unwrap());
+    record(&copy.hold.maps().open("own").unwrap());
+    journal.finish().unwrap();
+    drop(copy);
+    // The hold is lost. The origin still has its map.
+    std::fs::remove_file(source.test_dir.path("copy.hold")).unwrap();
+    let hold = Hold::create(source.test_dir.path("copy.hold")).unwrap();
+    let journal = HoldJournal::start(&hold, &directory, all()).unwrap();
+    let names = |hold: &Hold| -> Vec<_> {
+        hold.maps().list().unwrap().into_iter().map(|map| map.name).collect()
+    };
+    assert_eq!(names(&hold), ["own"]);
+    source.map.set("second", "2").unwrap();
+    let copy = Copy::of(&source, "copy.hold");
+    copy.agrees(&source);
+    let is_recorded = || {
+        let status = journal.status();
+        status.maps.iter().filter(|map| map.state == JournalState::Recorded).count() == 2
+    };
+    until("both maps are recorded", is_recorded);
+    record(&copy.hold.maps().open("it").unwrap());
+    journal.finish().unwrap();
+    let file = directory.join("it.journal");
+    assert_eq!(rebuilt(&source.test_dir, &file), digest(&source.map));
+}
+
+/// The journal of the replica `of`, until it is killed.
+fn journal(play: &Play, of: usize) -> Child {
+    let (row, path, file) = (play.row(2), play.copy_path(of), play.test_dir.path("it.journal"));
+    row.put(word::UP, 0);
+    let child = cast("journal", || {
+        let hold = Hold::open(path).unwrap();
+        let journal = Journal::start(&hold, "it", file, options()).unwrap();
+        row.put(word::UP, 1);
+        while !journal.is_over() {
+            row.count();
+            pause();
+        }
+        panic!("{:?}", journal.status());
+    });
+    until("the journal runs", || row.get(word::UP) == 1 || child.is_gone());
+    assert!(!child.is_gone(), "the journal has ended");
+    child
+}
+
+/// Kills of the replica, of the journal, of both, and of the origin, while a process writes. The
+/// origin's stream is so short that some of the pauses cause full syncs while the journal runs.
+#[test]
+fn the_file_agrees_after_kills_of_both() {
+    let play = Play::new(MapOptions::general(), 4);
+    let mut origin = play.origin(0, |options| options.stream_bytes = SMALL_STREAM);
+    let (mut dice, mut lengths) = (Dice::new(3), Dice::new(4));
+    let writer = play.writer(3, |map, row| {
+        scribble(map, &mut dice, 300);
+        if row.get(word::COUNT).is_multiple_of(64) {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    });
+    let mut replica = play.replica(1, &play.address);
+    let row = play.row(1);
+    until("the replica is ready", || row.get(word::READY) == 1 || replica.is_gone());
+    let mut records = journal(&play, 1);
+    let mut syncs = 0;
+    for round in 0..12 {
+        play.row(3).goes_on("the writer writes", 1000 + lengths.below(2000), &writer);
+        let which = round % 4;
+        if which == 3 {
+            origin.signal(Signal::SIGKILL);
+            origin.wait();
+            origin = play.origin(0, |options| options.stream_bytes = SMALL_STREAM);
+        }
+        if which != 1 && which != 3 {
+            replica.signal(Signal::SIGKILL);
+            replica.wait();
+            syncs += row.get(word::SYNCS);
+        }
+        if which == 0 {
+            // More than the origin's stream keeps.
+            play.row(3).goes_on("the writer writes", 4000, &writer);
+        }
+        if which == 1 || which == 2 {
+            records.signal(Signal::SIGKILL);
+            records.wait();
+        }
+        if which != 1 && which != 3 {
+            replica = play.replica(1, &play.address);
+            until("the replica is ready", || row.get(word::READY) == 1 || replica.is_gone());
+        }
+        if which == 1 || which == 2 {
+            records = journal(&play, 1);
+        }
+        play.row(2).goes_on("the journal runs", 5, &records);
+    }
+    play.board.put(word::ENOUGH, 1);
+    writer.finish();
+    play.agrees(1, &replica, "in the end");
+    assert!(syncs > 1, "there was no full sync but the first one");
+    let hold = Hold::open(play.copy_path(1)).unwrap();
+    let map = hold.maps().open("it").unwrap();
+    record(&map);
+    records.signal(Signal::SIGKILL);
+    records.wait();
+    let file = play.test_dir.path("it.journal");
+    assert_eq!(rebuilt(&play.test_dir, &file), digest(&play.map));
+    let position = map.follow().unwrap().position();
+    assert_eq!(inspect(&file).unwrap().position, position);
+    play.curtain();
+    replica.finish();
+    play.board.put(word::OVER, 2);
+    origin.finish();
+}
