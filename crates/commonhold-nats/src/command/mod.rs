@@ -1,0 +1,9 @@
+//! One file per subcommand, and what they share.
+
+pub mod bridge_loop;
+pub mod bucket;
+pub mod connection;
+pub mod mirror;
+pub mod publish;
+pub mod single_key;
+pub mod target;

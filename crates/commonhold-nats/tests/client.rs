@@ -1,0 +1,134 @@
+//! The servers as another program sees them: the client without the code under test.
+
+use crate::bridge::Pairs;
+use async_nats::jetstream::consumer::pull::Config as ConsumerConfig;
+use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy};
+use async_nats::jetstream::message::PublishMessage;
+use async_nats::jetstream::stream::{Config, Info, StorageType};
+use async_nats::jetstream::{self, Context};
+use commonhold_nats::key::KeyStyle;
+use futures_util::StreamExt;
+use std::future::Future;
+use std::time::Duration;
+use tokio::runtime::Runtime;
+
+pub struct Client {
+    runtime: Runtime,
+    pub js: Context,
+}
+
+impl Client {
+    pub fn connect(servers: &str) -> Client {
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(1).enable_all().build().unwrap();
+        let servers: Vec<String> = servers.split(',').map(str::to_owned).collect();
+        let js = runtime.block_on(async {
+            let connect = async_nats::ConnectOptions::new().retry_on_initial_connect();
+            jetstream::new(connect.connect(servers).await.unwrap())
+        });
+        Client { runtime, js }
+    }
+
+    pub fn wait<T>(&self, future: impl Future<Output = T>) -> T {
+        self.runtime.block_on(future)
+    }
+
+    /// Tries until it succeeds: a server may be starting, or electing a leader.
+    pub fn retry<T, E: std::fmt::Debug, F: Future<Output = Result<T, E>>>(
+        &self,
+        make: impl Fn() -> F,
+    ) -> T {
+        let begun = std::time::Instant::now();
+        loop {
+            match self.wait(make()) {
+                Ok(done) => return done,
+                Err(error) if begun.elapsed() > crate::server::LONG => panic!("{error:?}"),
+                Err(_) => std::thread::sleep(Duration::from_millis(100)),
+            }
+        }
+    }
+
+    /// Creates a bucket as the client libraries do.
+    pub fn create(&self, bucket: &str) {
+        self.create_with(bucket, |config| config);
+    }
+
+    pub fn create_with(&self, bucket: &str, change: impl Fn(Config) -> Config) {
+        self.retry(|| {
+            let config = Config {
+                name: format!("KV_{bucket}"),
+                subjects: vec![format!("$KV.{bucket}.>")],
+                max_messages_per_subject: 1,
+                storage: StorageType::File,
+                num_replicas: 1,
+                allow_rollup: true,
+                deny_delete: true,
+                ..Config::default()
+            };
+            self.js.create_stream(change(config))
+        });
+    }
+
+    pub fn drop_bucket(&self, bucket: &str) {
+        self.wait(self.js.delete_stream(format!("KV_{bucket}"))).unwrap();
+    }
+
+    pub fn info(&self, bucket: &str) -> Info {
+        self.retry(|| async {
+            self.js.get_stream(format!("KV_{bucket}")).await?.get_info().await.map_err(Into::into)
+                as Result<Info, async_nats::Error>
+        })
+    }
+
+    /// Sets a key that is written as it is.
+    pub fn put(&self, bucket: &str, key: &str, value: &[u8]) -> u64 {
+        let sent = self.js.publish(format!("$KV.{bucket}.{key}"), value.to_vec().into());
+        self.wait(async { sent.await.unwrap().await.unwrap() }).sequence
+    }
+
+    /// Writes a marker: DEL, or PURGE as the client libraries do.
+    pub fn mark(&self, bucket: &str, key: &str, operation: &str) {
+        let message = PublishMessage::build().header("KV-Operation", operation);
+        let message = match operation {
+            "PURGE" => message.header("Nats-Rollup", "sub"),
+            _ => message,
+        };
+        let subject = format!("$KV.{bucket}.{key}");
+        self.wait(async { self.js.send_publish(subject, message).await.unwrap().await.unwrap() });
+    }
+
+    /// The pairs of a bucket, with the keys decoded.
+    pub fn pairs(&self, bucket: &str) -> Pairs {
+        self.retry(|| self.try_pairs(bucket))
+    }
+
+    async fn try_pairs(&self, bucket: &str) -> Result<Pairs, async_nats::Error> {
+        let config = ConsumerConfig {
+            deliver_policy: DeliverPolicy::LastPerSubject,
+            ack_policy: AckPolicy::None,
+            filter_subject: format!("$KV.{bucket}.>"),
+            ..ConsumerConfig::default()
+        };
+        let consumer = self.js.create_consumer_on_stream(config, format!("KV_{bucket}")).await?;
+        let mut left = consumer.cached_info().num_pending;
+        let mut pairs = Pairs::new();
+        while left > 0 {
+            let mut batch = consumer.fetch().max_messages(1000).messages().await?;
+            let before = left;
+            while let Some(message) = batch.next().await {
+                let message = message?;
+                // Others may write meanwhile.
+                left = left.saturating_sub(1);
+                let key = message.subject.strip_prefix(&format!("$KV.{bucket}.")).unwrap();
+                let operation = message.headers.as_ref().and_then(|it| it.get("KV-Operation"));
+                if operation.is_none() {
+                    pairs.insert(KeyStyle::Escaped.decode(key)?, message.payload.to_vec());
+                }
+            }
+            if left == before {
+                break;
+            }
+        }
+        Ok(pairs)
+    }
+}
