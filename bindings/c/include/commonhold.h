@@ -33,76 +33,77 @@
  * So `if (result > 0)` means "it failed". The codes are the same in every version and language.
  *
  * ERRORS. The last parameter of such a function is a `ch_error *`, which may be NULL. An error
- * fills it in; otherwise it is not touched. Its message names the object, what is wrong, and the
- * way out. There is no "last error" anywhere: the library has no global state. Every function can
- * fail with CH_INVALID (a pointer is NULL that must not be, a handle is of another kind, a name is
- * not UTF-8) and with CH_PANIC (a fault of the library; please report it). These two are not
- * repeated below.
+ * fills it in; otherwise it is not touched. Its message names the object, the problem and the
+ * remedy. There is no "last error" anywhere: the library has no global state. Every function can
+ * fail with CH_INVALID (a required pointer is NULL, a handle is of another kind, a name is not
+ * UTF-8) and with CH_PANIC (a bug in the library; please report it). These two are not repeated
+ * below.
  *
  * HANDLES (`ch_hold *`, `ch_map *` and so on) are returned in an out parameter and belong to the
- * caller, who frees each with its own function. Freeing NULL does nothing. A freed handle must not
- * be used; NULL, or a handle of another kind, is CH_INVALID. A handle keeps alive the handle that
- * it came from: the hold may be freed before its maps. The hold's slot in the table of participants
- * is released when the last handle that came from it is freed. ch_hold_close() closes everything
- * that came from a handle at once: later uses are CH_CLOSED. The handles must still be freed. An
- * out parameter for a handle is set to NULL first, so it is NULL after an error.
+ * caller, who frees each with the function for its type. Freeing NULL does nothing. A freed handle
+ * must not be used; NULL, or a handle of another kind, is CH_INVALID. A handle keeps the handle
+ * that it came from alive: the hold may be freed before its maps. The hold's slot in the table of
+ * participants is released when the last handle that came from it is freed. ch_hold_close() closes
+ * everything that came from a handle at once: later uses return CH_CLOSED. The handles must still
+ * be freed. An out parameter for a handle is set to NULL first, so it is NULL after an error.
  *
- * BYTES that a function takes are a pointer and a length; NULL with the length 0 is no bytes. They
- * are copied before the function returns, and must not change meanwhile. Keys, values and messages
- * are any bytes, including NULs. More than 2^32 - 1 bytes are CH_TOO_LARGE, detected before any
- * byte is read. Where bytes are optional, the parameter is a `const ch_slice *`, and NULL stands
- * for none.
+ * BYTES that a function takes are a pointer and a length; NULL with the length 0 means no bytes.
+ * They are copied before the function returns, and must not change in the meantime. Keys, values
+ * and messages can be any bytes, including NULs. More than 2^32 - 1 bytes are CH_TOO_LARGE, which
+ * is detected before any byte is read. Where bytes are optional, the parameter is a `const ch_slice
+ * *`, and NULL means none.
  *
  * BYTES that a function returns are
  *   - copied to a `ch_bytes`: a buffer of the caller's that grows. Begin with `ch_bytes value =
  *     CH_BYTES_INIT;`, use it for any number of calls, and end with ch_bytes_free(). The memory is
  *     reused. After a result other than CH_OK the contents are undefined, unless the function
  *     states otherwise; or
- *   - copied to memory of the caller's (ch_map_get_into()); or
+ *   - copied to the caller's memory (ch_map_get_into()); or
  *   - shown in place, in a `ch_slice`, for as long as the function states. No NUL follows them.
- * Out parameters for numbers, and `ch_bytes *` for reports, may be NULL, unless they are all that
- * their function is for.
+ * Out parameters for numbers, and `ch_bytes *` for reports, may be NULL, unless they are the only
+ * purpose of the function.
  *
  * NAMES and paths end with a NUL. The name of a map, queue, channel or log is UTF-8, 1 to 200
- * bytes. A bare name of a hold (`shop`) lives in memory, under $COMMONHOLD_DIR or else /dev/shm. A
- * name with a slash, or one that ends in `.hold`, is that path, of any bytes.
+ * bytes. A bare name (`shop`) stands for a hold in memory, in $COMMONHOLD_DIR or else /dev/shm. A
+ * name that contains a slash or ends in `.hold` is a path, which may be any bytes.
  *
- * OPTIONS are structures that begin with their own size, which a macro sets. Zero in all other
- * members is every default:
+ * OPTIONS are structures that begin with their own size, which a macro sets. A zero in any other
+ * member stands for its default:
  *     ch_map_options options = CH_MAP_OPTIONS_INIT;
  *     ch_map_options options = {.size = sizeof(ch_map_options), .mode = CH_CACHE}; (the same, in C)
- * NULL stands for the defaults. The size lets a program work with another version of the library:
+ * NULL stands for all defaults. The size lets a program work with another version of the library:
  * members that the program does not know have their defaults. Members that the library does not
  * know must be zero; otherwise, and for an impossible size such as 0, the call is CH_INVALID.
  *
- * TIME. `timeout_ns` and the like are nanoseconds; CH_FOREVER is no limit. Functions with `try_` in
- * their name never wait for data; those with `_timeout` take a time. lock_timeout_ns of the hold,
- * and ch_thread_patience() of a thread, limit the wait for a lock.
+ * TIME. `timeout_ns` and the like are nanoseconds; CH_FOREVER means no limit. Functions with `try_`
+ * in their name never wait for data; those with `_timeout` take a time limit. lock_timeout_ns of
+ * the hold, and ch_thread_patience() of a thread, limit the wait for a lock.
  *
  * THREADS. Any handle may be used from any thread. Holds, maps, queues, channels, logs, origins,
  * replicas and journals may be used by many threads at the same time. Producers, consumers,
- * iterators, followers, readers, collectors and ch_values are for one thread at a time: a second
- * call meanwhile is CH_BUSY and does nothing. Freeing a handle while another thread uses it is a
- * fault of the program, as with any memory.
+ * iterators, followers, readers, collectors and ch_values are for one thread at a time: a
+ * concurrent second call returns CH_BUSY and does nothing. Freeing a handle while another thread
+ * uses it is a bug in the program, as with any memory.
  *
  * FORK. A forked child can continue to use holds, maps, queues, channels and logs. It becomes a
- * participant of its own with its first writing operation. Exclusive roles remain the parent's: in
- * the child producers and consumers are CH_CLOSED, elements in flight CH_INVALID, a collector
- * CH_BUSY, origins, replicas and journals CH_INVALID. The child should free these handles; this
- * does not affect the parent.
+ * separate participant with its first writing operation. Exclusive roles stay with the parent: in
+ * the child, producers and consumers return CH_CLOSED, a collector CH_BUSY, and elements in flight,
+ * origins, replicas and journals CH_INVALID. The child should free these handles; this does not
+ * affect the parent.
  *
- * DEATH. Any process may be killed at any instruction. Each of its operations has happened or has
- * not. Readers never wait for it, and the next writer recovers what it left. A process that is
- * stopped (SIGSTOP) in the middle of a change delays only those that need its lock (see
- * lock_timeout_ns). Queues, channels and logs describe below what a death means for messages.
+ * DEATH. Any process may be killed at any instruction. Each of its operations has either happened
+ * or not. Readers never wait for it, and the next writer recovers its unfinished work. A process
+ * that is suspended (SIGSTOP) in the middle of a change delays only processes that need its lock
+ * (see lock_timeout_ns). The sections on queues, channels and logs state the effect of a death on
+ * messages.
  *
- * SIGNALS. A signal handler may call ch_log_write() only. Signals do not interrupt calls that wait.
+ * SIGNALS. A signal handler may call only ch_log_write(). Signals do not interrupt calls that wait.
  * A program that must react to them waits in slices, with a timeout for data and
  * ch_thread_patience() for locks, and checks in between.
  *
- * CALLBACKS receive the `user` pointer that came with them. They must return: no longjmp and no C++
- * exception through the library. They run under no lock and may use the library, unless the
- * function states otherwise.
+ * CALLBACKS receive the `user` pointer that was passed with them. They must return normally:
+ * neither longjmp nor a C++ exception may pass through the library. They run under no lock and may
+ * use the library, unless the function states otherwise.
  *
  * Errors that are not repeated below: every function on a structure in a hold can return CH_CLOSED
  * (the hold was closed) and CH_NOT_FOUND (the structure was dropped meanwhile). Reading can return
@@ -145,32 +146,33 @@ extern "C" {
 typedef enum ch_code {
     CH_NONE = -1, /* a negative answer; see above */
     CH_OK = 0,
-    CH_NOT_FOUND = 1,              /* the hold, or what is in it, does not exist */
-    CH_EXISTS = 2,                 /* it exists already */
+    CH_NOT_FOUND = 1,              /* the hold, or the structure in it, does not exist */
+    CH_EXISTS = 2,                 /* it already exists */
     /* no room: the size limit, the file system, a fixed number of places */
     CH_FULL = 3,
     CH_TOO_LARGE = 4,              /* longer than the structure allows */
     CH_CLOSED = 5,                 /* the handle is closed */
-    CH_READ_ONLY = 6,              /* it may not be written */
+    CH_READ_ONLY = 6,              /* it must not be written to */
     CH_PERMISSION = 7,             /* the operating system refused access */
     CH_NOT_A_HOLD = 8,             /* the file is not a hold */
     CH_VERSION = 9,                /* the file has a format that this version cannot read */
     CH_TRUNCATED = 10,             /* the file is shorter than its header states */
-    CH_DAMAGED = 11,               /* the contents contradict themselves */
+    CH_DAMAGED = 11,               /* the contents contradict each other */
     /* the system stopped while the file hold was open: see ch_hold_salvage() */
     CH_UNCLEAN = 12,
     CH_BUSY = 13,                  /* another user has exclusive use of it */
-    CH_UNSUPPORTED = 14,           /* the file system cannot carry a hold */
+    CH_UNSUPPORTED = 14,           /* the file system does not support holds */
     CH_INVALID = 15,               /* a name, option or argument is not valid */
-    CH_MISMATCH = 16,              /* it was made with other options, or is of another kind */
+    CH_MISMATCH = 16,              /* it has other options, or is of another kind */
     CH_REENTRANT = 17,             /* inside another operation of the same thread */
     /* the live holder of a lock keeps it; the message names it */
     CH_TIMED_OUT = 18,
     /* live processes take all slots for writing handles */
     CH_TOO_MANY_PARTICIPANTS = 19,
     CH_IO = 20,                    /* another error of the operating system */
-    CH_LAPPED = 21,                /* a follower was too slow: its next change is overwritten */
-    CH_PANIC = 99                  /* a fault of the library itself */
+    CH_LAPPED = 21,                /* a follower was too slow: its next change was overwritten */
+    CH_STALE = 22,                 /* a replica's contents are older than the reader allows */
+    CH_PANIC = 99                  /* a bug in the library itself */
 } ch_code;
 
 typedef struct ch_error {
@@ -184,8 +186,8 @@ typedef struct ch_slice {
     size_t len;
 } ch_slice;
 
-/* A buffer of the caller's that grows. Its memory is the library's: free it with ch_bytes_free()
- * only. */
+/* A buffer that the caller owns and that grows. The library allocates its memory: free it only with
+ * ch_bytes_free(). */
 typedef struct ch_bytes {
     void *data;
     size_t len;
@@ -201,6 +203,7 @@ typedef struct ch_bytes {
 
 typedef struct ch_hold ch_hold;
 typedef struct ch_map ch_map;
+typedef struct ch_pair ch_pair;
 typedef struct ch_values ch_values;
 typedef struct ch_iter ch_iter;
 typedef struct ch_follower ch_follower;
@@ -215,16 +218,18 @@ typedef struct ch_collector ch_collector;
 typedef struct ch_origin ch_origin;
 typedef struct ch_replica ch_replica;
 typedef struct ch_journal ch_journal;
+typedef struct ch_hold_origin ch_hold_origin;
+typedef struct ch_hold_replica ch_hold_replica;
 
 /* The version of the library at run time, such as "0.1.0". Valid forever. */
 const char *ch_version(void);
 
-/* Limits how long calls of this thread wait for a lock whose holder lives, if lock_timeout_ns is
- * longer; CH_FOREVER, the initial value, is no limit. Returns the previous limit. With 0 calls
- * do not even recover what a dead participant left. A call that would have to wait longer is
- * CH_TIMED_OUT and has done nothing, so that the program can repeat it with more patience: an
- * interpreter tries with none while it holds its global lock, and then waits without that lock
- * in slices, between which it checks for signals. */
+/* Limits how long calls of this thread wait for a lock whose holder is alive, if lock_timeout_ns is
+ * longer; CH_FOREVER, the initial value, means no limit. Returns the previous limit. With 0, calls
+ * do not even recover the work of a dead participant. A call that would have to wait longer returns
+ * CH_TIMED_OUT and has done nothing, so the program can repeat it with a higher limit. For example,
+ * an interpreter first tries with 0 while it holds its global lock, and then waits without that
+ * lock in slices, between which it checks for signals. */
 uint64_t ch_thread_patience(uint64_t limit_ns);
 
 /* The name of a code, such as "not found"; "unknown" for others. Valid forever. */
@@ -301,17 +306,17 @@ typedef struct ch_hold_stat_t {
 int ch_hold_stat(const ch_hold *hold, ch_hold_stat_t *stat, ch_error *error);
 
 typedef enum ch_about {
-    CH_ABOUT_HOLD = 0,         /* what ch_hold_stat() gives, and more */
+    CH_ABOUT_HOLD = 0,         /* the results of ch_hold_stat(), and more */
     CH_ABOUT_STRUCTURES = 1,   /* queues, channels and logs, by name */
     CH_ABOUT_PARTICIPANTS = 2, /* all participants, live or dead */
     CH_ABOUT_REPORTS = 3       /* the reports of this hold's origins, replicas and journals */
 } ch_about;
 
-/* The same as JSON, and the lists of the hold, as `hold stat --format json` and `hold list`
- * print them. `what` is a ch_about. */
+/* The same information as JSON, and the lists in the hold, as `hold stat --format json` and `hold
+ * list` print them. `what` is a ch_about. */
 int ch_hold_describe(const ch_hold *hold, uint32_t what, ch_bytes *json, ch_error *error);
 
-/* Recovers dead participants, as opening and closing do too; `recovered` gets their number.
+/* Recovers dead participants, as opening and closing also do; `recovered` gets their number.
  * Errors: as writing. */
 int ch_hold_sweep(const ch_hold *hold, size_t *recovered, ch_error *error);
 
@@ -319,11 +324,11 @@ typedef struct ch_check_report {
     uint64_t records;   /* pairs looked at */
     uint64_t allocated; /* records, segments and blocks that are allocated */
     uint64_t reachable; /* ... and that some structure reaches */
-    uint64_t in_flight; /* ... and that a participant is just writing or freeing */
+    uint64_t in_flight; /* ... and that a participant is currently writing or freeing */
     uint64_t segments;
     uint32_t maps;
     uint32_t others;
-    uint32_t problems; /* lines of text about what is wrong */
+    uint32_t problems; /* number of faults, each a line of text */
 } ch_check_report;
 
 /* Checks everything in the hold. CH_OK: it is sound. CH_NONE: it is not, and `problems` (may be
@@ -331,7 +336,7 @@ typedef struct ch_check_report {
  * readers do not. Errors: as writing. */
 int ch_hold_check(const ch_hold *hold, ch_check_report *report, ch_bytes *problems, ch_error *error);
 
-/* Returns memory to the system that has been free for a while; `bytes` gets how much. Errors: as
+/* Returns memory that has been free for a while to the system; `bytes` gets the amount. Errors: as
  * writing. */
 int ch_hold_trim(const ch_hold *hold, uint64_t *bytes, ch_error *error);
 
@@ -363,8 +368,8 @@ typedef struct ch_salvage_report {
     uint64_t kept;        /* pairs saved */
     uint64_t superseded;  /* intact records that a newer one replaces */
     uint64_t dropped;     /* records that fail their checksum: lost */
-    uint64_t missing;     /* pairs that the index names and that are not there */
-    uint64_t cut_off;     /* bytes that the file is shorter than it says */
+    uint64_t missing;     /* pairs in the index whose records are missing */
+    uint64_t cut_off;     /* bytes missing at the end of the file */
     uint64_t undecidable; /* pairs saved that have no checksum */
     uint32_t maps;
 } ch_salvage_report;
@@ -376,7 +381,7 @@ int ch_hold_salvage(const char *name, ch_salvage_report *report, ch_bytes *notes
 
 /* Deletes the file of a hold. Errors: CH_NOT_FOUND; CH_NOT_A_HOLD (other files are never
  * deleted); CH_BUSY if a process has it open, unless `force` is not 0. Processes that have it
- * open continue with the memory they have, which is freed with the last of them. */
+ * open continue to use it; its memory is freed when the last of them closes it. */
 int ch_hold_remove(const char *name, uint32_t force, ch_error *error);
 
 /* The path that a name stands for. `directory` may be NULL. */
@@ -390,7 +395,7 @@ int ch_hold_list(const char *directory, ch_bytes *json, ch_error *error);
  *
  * Hash tables, bytes to bytes. Readers never wait, lock or write (except one bit per pair of a
  * cache). Every change of one key is atomic. A uid is a 32-bit id of a key: free, and valid as long
- * as the key is present. After that it may come to name another key. So reading by uid returns the
+ * as the key is present. After that it may belong to another key, so reading by uid returns the
  * key, and writing by uid requires it. */
 
 typedef enum ch_map_mode {
@@ -407,8 +412,8 @@ typedef struct ch_map_options {
     uint32_t value_bytes; /* CH_FIXED */
     /* this handle's own hint for values that grow: room for at least this many bytes */
     uint32_t value_room;
-    uint64_t max_bytes;   /* CH_CACHE: bytes of records at most; 0: no limit */
-    uint64_t max_entries; /* CH_CACHE: pairs at most; 0: no limit */
+    uint64_t max_bytes;   /* CH_CACHE: maximum size of the records in bytes; 0: no limit */
+    uint64_t max_entries; /* CH_CACHE: maximum number of pairs; 0: no limit */
     /* CH_CACHE: how long pairs live by default, in milliseconds; 0: without limit */
     uint64_t ttl_ms;
 } ch_map_options;
@@ -429,22 +434,20 @@ int ch_map_open_or_create(const ch_hold *hold, const char *name, const ch_map_op
 int ch_map_create(const ch_hold *hold, const char *name, const ch_map_options *options,
                   ch_map **map, ch_error *error);
 
-/* Drops a map with everything in it. CH_NONE: there is none. Other handles on it report
+/* Drops a map and everything in it. CH_NONE: there is none. Other handles on it return
  * CH_NOT_FOUND from then on. Errors: CH_MISMATCH if it is another kind of structure; as writing. */
 int ch_map_drop(const ch_hold *hold, const char *name, ch_error *error);
 
-/* The maps in the hold as JSON, sorted by name. Errors: as reading. */
+/* The maps in the hold as JSON, sorted by name, without Commonhold's own, whose names begin with a
+ * dot. Errors: as reading. */
 int ch_map_list(const ch_hold *hold, ch_bytes *json, ch_error *error);
 
 /* Gives a map a stream. From then on its changes can be followed (ch_map_follow()), and the stream
- * keeps the last `bytes` of them (64 KiB to 4 GiB, rounded up to a power of two). CH_NONE: the map
- * has a stream already, which stays as it is.
+ * keeps the last `bytes` of them (64 KiB to 4 GiB, rounded up to a power of two). A stream of another
+ * size begins again, and its followers get CH_LAPPED. CH_NONE: the map has a stream of this size, or
+ * of any size and `bytes` is 0; it stays as it is. Without a stream, 0 stands for 64 MiB.
  * Errors: CH_NOT_FOUND, CH_MISMATCH, CH_INVALID (too many bytes), as writing. */
 int ch_map_begin_stream(const ch_hold *hold, const char *name, uint64_t bytes, ch_error *error);
-
-/* Makes a replica's map writable for every process. CH_NONE: it is writable already. Errors:
- * CH_NOT_FOUND; as writing. */
-int ch_map_promote(const ch_hold *hold, const char *name, ch_error *error);
 
 void ch_map_free(ch_map *map);
 
@@ -467,7 +470,7 @@ int ch_map_get_into(const ch_map *map, const void *key, size_t key_len, void *ro
 /* CH_OK if the key is present, else CH_NONE. */
 int ch_map_contains(const ch_map *map, const void *key, size_t key_len, ch_error *error);
 
-/* The uid of a key. CH_NONE: absent. */
+/* The uid of a key. CH_NONE: the key is absent. */
 int ch_map_uid(const ch_map *map, const void *key, size_t key_len, uint32_t *uid, ch_error *error);
 
 /* Memory for the values that ch_map_get_many() finds; reusable. */
@@ -490,6 +493,10 @@ int ch_map_set(const ch_map *map, const void *key, size_t key_len, const void *v
  * cache. */
 int ch_map_set_with_ttl(const ch_map *map, const void *key, size_t key_len, const void *value, size_t value_len,
                    uint64_t ttl_ms, uint32_t *uid, ch_error *error);
+
+/* Another handle on the same map: every value that it writes, by any function, expires after `ttl_ms`
+ * milliseconds. Errors: CH_MISMATCH if the map is not a cache. */
+int ch_map_with_ttl(const ch_map *map, uint64_t ttl_ms, ch_map **with_ttl, ch_error *error);
 
 /* Sets keys[i] to values[i], in order. Each is atomic, the batch is not: after an error those
  * before it are set. */
@@ -523,6 +530,22 @@ int ch_map_take(const ch_map *map, const void *key, size_t key_len, ch_bytes *va
 /* Adds to a value of 8 bytes, a little-endian number; an absent key counts as 0. `sum` gets the
  * new number, which wraps around. Errors: CH_MISMATCH if the value has another length. */
 int ch_map_increment(const ch_map *map, const void *key, size_t key_len, int64_t by, int64_t *sum, ch_error *error);
+
+/* A handle on the pair with a key, which may be absent: for a key that a thread reads or writes
+ * often. It hashes the key once and remembers where the pair is. Each call checks that the pair is
+ * still there; if not, it looks the key up and remembers the new place. Every call has the effect
+ * and the errors of the map's function for the same key. Any value is read faster. It is written
+ * faster in fixed-length maps whose pairs have at most 32 bytes, and in general maps in memory if
+ * it has 1, 2, 4 or 8 bytes, keeps its length, and the key's length is a multiple of it. One thread
+ * at a time may use the handle; two at once: CH_BUSY. Make one for each thread. */
+int ch_map_pair(const ch_map *map, const void *key, size_t key_len, ch_pair **pair, ch_error *error);
+void ch_pair_free(ch_pair *pair);
+
+/* As ch_map_get(), ch_map_get_into(), ch_map_set() and ch_map_increment(). */
+int ch_pair_get(const ch_pair *pair, ch_bytes *value, ch_error *error);
+int ch_pair_get_into(const ch_pair *pair, void *room, size_t room_len, size_t *value_len, ch_error *error);
+int ch_pair_set(const ch_pair *pair, const void *value, size_t value_len, uint32_t *uid, ch_error *error);
+int ch_pair_increment(const ch_pair *pair, int64_t by, int64_t *sum, ch_error *error);
 
 /* Computes a new value. `old` has data NULL if the key is absent. CH_OK: the key gets the
  * contents of `replacement` (ch_bytes_set()). CH_NONE: the key is deleted. Any other code:
@@ -610,6 +633,40 @@ int ch_map_describe(const ch_map *map, ch_bytes *json, ch_error *error);
  * journal, CH_TIMED_OUT, as writing. */
 int ch_map_sync(const ch_map *map, uint64_t timeout_ns, ch_position *position, ch_error *error);
 
+/* The same for the changes before a position, which ch_follower_end() returns. It allows waiting in
+ * several calls. */
+int ch_map_sync_to(const ch_map *map, const ch_position *end, uint64_t timeout_ns, ch_error *error);
+
+/* Waits until at least `count` replicas of the map have applied every change that was made before
+ * this call, so that their readers see it; it need not be on a disk. With `end`, which
+ * ch_follower_end() returns: every change before that position; it allows waiting in several calls.
+ * `applied` (may be NULL) receives the number of replicas that have. Replicas of relays do not
+ * count; a replica that is disconnected counts if it had reported before that it has the changes.
+ * Errors: CH_NOT_FOUND if the map has no stream, CH_TIMED_OUT, as writing. */
+int ch_map_wait_for_replicas(const ch_map *map, const ch_position *end, uint64_t count, uint64_t timeout_ns,
+                             uint64_t *applied, ch_error *error);
+
+/* The same for the replica of this name (ch_replica_options, `hold replica --name`); if several have
+ * it, for one of them. Errors: also CH_INVALID for a name that no replica can have. */
+int ch_map_wait_for_replica(const ch_map *map, const ch_position *end, const char *name, uint64_t timeout_ns,
+                            ch_error *error);
+
+/* The age of a replica's contents: everything that the first origin had so long ago is here. It is
+ * measured by the clocks of this machine and of the first origin's machine, also behind relays, and
+ * grows while any link between them is down. CH_NONE: the map is not a replica, or its replica does
+ * not know the age. */
+int ch_map_lag(const ch_map *map, uint64_t *lag_ns, ch_error *error);
+
+/* Checks that a replica's contents are at most this old; reads that follow see these contents or
+ * later ones. A map that is not a replica is never too old. With CH_FOREVER, any known age is
+ * accepted. Errors: CH_STALE if the contents are older, or if their age is not known; as reading. */
+int ch_map_ensure_fresh(const ch_map *map, uint64_t max_age_ns, ch_error *error);
+
+/* As ch_map_get(), unless the value comes from a replica's contents that are older than this when the
+ * call returns. Errors: CH_STALE; those of ch_map_get(). */
+int ch_map_get_fresh(const ch_map *map, const void *key, size_t key_len, uint64_t max_age_ns, ch_bytes *value,
+                     ch_error *error);
+
 /* A digest of the whole map, as text: equal for maps with the same pairs, here and elsewhere. */
 int ch_map_digest(const ch_map *map, ch_bytes *digest, ch_error *error);
 
@@ -643,7 +700,7 @@ typedef enum ch_change_kind {
     CH_CHANGE_DELETE = 2,
     CH_CHANGE_EXPIRE = 3,
     CH_CHANGE_EVICT = 4,
-    CH_CHANGE_CLEAR = 5, /* deleted as all keys were */
+    CH_CHANGE_CLEAR = 5, /* deleted because the map was cleared */
     CH_CHANGE_GAP = 6    /* a change too large for the stream: read the map */
 } ch_change_kind;
 
@@ -685,8 +742,8 @@ int ch_follower_lag(ch_follower *follower, uint64_t *waiting, uint64_t *kept, ch
 
 typedef struct ch_queue_options {
     size_t size;               /* CH_QUEUE_OPTIONS_INIT sets it */
-    uint32_t elements;         /* how many, 1 to 2^31 */
-    uint32_t element_bytes;    /* of what size; from 64 on they begin on cache lines */
+    uint32_t elements;         /* number of elements, 1 to 2^31 */
+    uint32_t element_bytes;    /* size of each; from 64 on, elements begin on cache lines */
     /* names of 1 to 64 queues, each of 1 to 63 bytes; NULL: one, "free" */
     const char *const *queues;
     size_t queue_count;
@@ -724,7 +781,7 @@ int ch_queue_list(const ch_hold *hold, ch_bytes *json, ch_error *error);
 
 void ch_queue_free(ch_queue *queue);
 
-/* The statistics of a queue as JSON, also through a read-only hold, in which no queue can be
+/* The statistics of a queue as JSON; works even in a read-only hold, where no queue can be
  * opened. */
 int ch_queue_describe_by_name(const ch_hold *hold, const char *name, ch_bytes *json,
                               ch_error *error);
@@ -742,8 +799,8 @@ typedef struct ch_queue_stat_t {
 int ch_queue_stat(const ch_queue *queue, ch_queue_stat_t *stat, ch_error *error);
 int ch_queue_describe(const ch_queue *queue, ch_bytes *json, ch_error *error);
 
-/* The number of a named queue, by which it is named below: 0 for the first. Errors: CH_NOT_FOUND.
- * And the reverse. */
+/* The number of a named queue, which identifies it below: 0 for the first. Errors: CH_NOT_FOUND.
+ * The second function does the reverse. */
 int ch_queue_named(const ch_queue *queue, const char *name, uint32_t *number, ch_error *error);
 int ch_queue_name_of(const ch_queue *queue, uint32_t number, ch_slice *name, ch_error *error);
 
@@ -755,7 +812,7 @@ int ch_queue_len(const ch_queue *queue, uint32_t number, uint64_t *len, ch_error
  * release it with ch_queue_release(). Errors: CH_INVALID if it is not in flight in this process
  * (because it was pushed before, for example), or is of another queue, or the number is not one
  * of a queue; CH_TIMED_OUT after the lock_timeout_ns of the hold; as writing. Pushing one
- * element from two threads at the same time is a fault of the program. */
+ * element from two threads at the same time is a bug in the program. */
 int ch_queue_push(const ch_queue *queue, uint32_t number, const ch_element *element, ch_error *error);
 
 /* Pulls the element at the front. CH_NONE: the queue is empty, or was for this time. */
@@ -805,7 +862,7 @@ void ch_notifier_free(ch_notifier *notifier);
 /* A participant at a channel. */
 typedef struct ch_peer {
     uint32_t slot; /* its place in the hold */
-    uint32_t pid;  /* its process, as it calls itself */
+    uint32_t pid;  /* its process id, in its own PID namespace */
 } ch_peer;
 
 /* The channels of a hold by name, as the maps above. A new channel has a ring of `ring_bytes`: a
@@ -836,11 +893,11 @@ typedef struct ch_channel_stat_t {
     uint64_t max_message; /* the longest message in bytes */
     uint64_t sequence;    /* messages ever sent: the number of the next one */
     uint64_t sent_bytes;
-    uint64_t kept_bytes;   /* what a consumer that joins from the oldest message can read */
+    uint64_t kept_bytes;   /* bytes that a consumer can read if it joins at the oldest message */
     ch_peer producer;      /* if has_producer */
-    ch_peer slowest;       /* if has_slowest: for whom the producer waits, or would first have to */
-    uint32_t consumers;    /* that live; read-only ones are not known */
-    uint32_t has_producer; /* one that lives */
+    ch_peer slowest;       /* if has_slowest: the consumer that delays the producer next */
+    uint32_t consumers;    /* live consumers; read-only ones are not counted */
+    uint32_t has_producer; /* 1: a live one */
     uint32_t has_slowest;
     uint32_t is_waiting; /* the producer waits for room */
 } ch_channel_stat_t;
@@ -865,8 +922,8 @@ int ch_producer_try_send(ch_producer *producer, const void *message, size_t len,
 int ch_producer_send_timeout(ch_producer *producer, const void *message, size_t len, uint64_t timeout_ns,
                              uint64_t *sequence, ch_error *error);
 
-/* Sends messages in order; waits for room, the second function for at most `timeout_ns` in all.
- * `sent` gets the number of messages sent, also after an error. CH_NONE: the time passed before
+/* Sends messages in order; waits for room, the second function for at most `timeout_ns` in total.
+ * `sent` gets the number of messages sent, even after an error. CH_NONE: the time passed before
  * all were sent. */
 int ch_producer_send_many(ch_producer *producer, const ch_slice *messages, size_t count, size_t *sent,
                           ch_error *error);
@@ -876,7 +933,7 @@ int ch_producer_send_many_timeout(ch_producer *producer, const ch_slice *message
 /* Room for a message that the program writes in place. Do not change it; the number belongs to
  * this reservation alone. */
 typedef struct ch_reservation {
-    void *room;      /* at a multiple of 8; what is not written is whatever lay there before */
+    void *room;      /* at a multiple of 8; bytes that are not written are undefined */
     size_t len;      /* its length in bytes */
     uint64_t number; /* which one it is */
 } ch_reservation;
@@ -894,8 +951,9 @@ int ch_producer_commit(ch_producer *producer, const ch_reservation *reservation,
                        ch_error *error);
 int ch_producer_cancel(ch_producer *producer, const ch_reservation *reservation, ch_error *error);
 
-/* The number of the next message. The longest message. The consumer in the way when there was no
- * room (CH_NONE: none). Whether to wait by spinning (1) or sleeping (0, the default). */
+/* The number of the next message. The longest message. The consumer that prevented sending when
+ * there was no room (CH_NONE: none). Whether to wait by spinning (1) or by sleeping (0, the
+ * default). */
 int ch_producer_sequence(ch_producer *producer, uint64_t *sequence, ch_error *error);
 int ch_producer_max_message(ch_producer *producer, size_t *bytes, ch_error *error);
 int ch_producer_waits_for(ch_producer *producer, ch_peer *peer, ch_error *error);
@@ -929,8 +987,8 @@ int ch_channel_consumer(const ch_channel *channel, uint32_t from, uint32_t polic
 void ch_consumer_free(ch_consumer *consumer);
 
 /* A copy of the next message. The first function waits for it without limit, even while there is no
- * producer. CH_NONE: there is none now, or none in time. Errors: CH_CLOSED, also if it was patient
- * and was dropped (ch_consumer_rejoin()); CH_DAMAGED. */
+ * producer. CH_NONE: there is none now, or none in time. Errors: CH_CLOSED, including that a patient
+ * consumer was dropped (see ch_consumer_rejoin()); CH_DAMAGED. */
 int ch_consumer_recv(ch_consumer *consumer, ch_bytes *message, ch_received *received, ch_error *error);
 int ch_consumer_try_recv(ch_consumer *consumer, ch_bytes *message, ch_received *received, ch_error *error);
 int ch_consumer_recv_timeout(ch_consumer *consumer, ch_bytes *message, uint64_t timeout_ns, ch_received *received,
@@ -966,8 +1024,8 @@ int ch_consumer_set_spin(ch_consumer *consumer, uint32_t spin, ch_error *error);
 
 /* ---- Logs -----------------------------------------------------------------------------------
  *
- * Many writing threads of many processes, one merged log. Each thread writes into a ring of its
- * own, so no writer ever waits. An accepted line stays in the hold, whatever happens to its writer.
+ * Many threads in many processes write to one merged log. Each thread writes to its own ring, so no
+ * writer ever waits. An accepted line stays in the hold, whatever happens to its writer.
  * One collector at a time merges all lines by time; without one, the last lines stay in the hold
  * and can be dumped after any crash. */
 
@@ -987,7 +1045,7 @@ typedef struct ch_log_options {
     uint32_t overflow;   /* a full ring: 0: drops and counts new lines; 1: overwrites the oldest */
     /* a ch_level: the initial level; less important lines are rejected; 0: CH_INFO */
     uint32_t level;
-    /* this handle's own: 1: writes to standard error, too, as long as there is no collector */
+    /* for this handle: 1: also writes to standard error while there is no collector */
     uint32_t direct;
 } ch_log_options;
 
@@ -1042,28 +1100,28 @@ typedef struct ch_log_stat_t {
     uint32_t rings;
     uint32_t overflow;
     uint32_t level;
-    uint32_t threads; /* that have written so far */
+    uint32_t threads; /* threads that have written so far */
     uint32_t has_collector;
     uint32_t collector_pid;
 } ch_log_stat_t;
 
-/* Numbers. As JSON: also each ring. */
+/* The log's statistics. As JSON: also those of each ring. */
 int ch_log_stat(const ch_log *log, ch_log_stat_t *stat, ch_error *error);
 int ch_log_describe(const ch_log *log, ch_bytes *json, ch_error *error);
 
 /* A line as it is read. Its bytes are valid in the callback only. */
 typedef struct ch_log_line {
-    ch_slice text;        /* what was written */
-    ch_slice shown;       /* the same as the log shows it: time, level, thread, text, line end */
+    ch_slice text;        /* the line as written */
+    ch_slice shown;       /* the line as the log shows it: time, level, thread, text, line end */
     ch_slice thread_name; /* if it announces a thread */
     uint64_t time_ns;     /* when it was written, in nanoseconds since 1970 */
     uint32_t level;       /* a ch_level; 0: a line of the log itself */
-    uint32_t thread;      /* who wrote it */
+    uint32_t thread;      /* the number of the thread that wrote it */
     uint32_t pid;         /* if it announces a thread: its process and number */
     uint32_t tid;
     uint32_t lost;      /* number of lines missing before it: dropped or overwritten */
-    uint32_t late;      /* 1: it came after later ones had been given out */
-    uint32_t collected; /* 1: a collector has it already (dumps only) */
+    uint32_t late;      /* 1: it arrived after later lines had been returned */
+    uint32_t collected; /* 1: a collector already has it (dumps only) */
     uint32_t announces; /* 1: it announces its thread */
 } ch_log_line;
 
@@ -1071,11 +1129,11 @@ typedef struct ch_log_line {
 typedef int (*ch_line_fn)(void *user, const ch_log_line *line);
 
 /* Calls back for all lines in the hold, collected or not, merged by time; changes nothing.
- * `count` gets their number. CH_NONE: none. Works in a read-only hold, too. */
+ * `count` gets their number. CH_NONE: none. Also works in a read-only hold. */
 int ch_log_dump(const ch_log *log, ch_line_fn call, void *user, size_t *count, ch_error *error);
 
 /* Reads the log as it grows, independently of its collector, without leaving a trace. Polling
- * returns the lines that have come since and are older than 5 ms, so that older lines of other
+ * returns the lines that have arrived since and are older than 5 ms, so that older lines of other
  * threads can still precede them; finishing returns all. If the callback ends a call, the next call
  * begins with the line that follows. CH_NONE: none. */
 int ch_log_reader(const ch_log *log, ch_reader **reader, ch_error *error);
@@ -1083,12 +1141,13 @@ void ch_reader_free(ch_reader *reader);
 int ch_reader_poll(ch_reader *reader, ch_line_fn call, void *user, size_t *count, ch_error *error);
 int ch_reader_finish(ch_reader *reader, ch_line_fn call, void *user, size_t *count, ch_error *error);
 
-/* Appends the text of a line to `out` (ch_bytes_append()). Nothing: the line is left out. */
+/* Appends the text of a line to `out` (ch_bytes_append()). If it appends nothing, the line is
+ * omitted. */
 typedef void (*ch_format_fn)(void *user, const ch_log_line *line, ch_bytes *out);
 /* Receives text, some lines at a time. A result other than 0 is an error: the callback then
  * receives the text again. */
 typedef int (*ch_write_fn)(void *user, ch_slice text);
-/* Any result but 0 ends the call. */
+/* Any result other than 0 ends the call. */
 typedef int (*ch_stop_fn)(void *user);
 
 typedef struct ch_collector_options {
@@ -1096,7 +1155,7 @@ typedef struct ch_collector_options {
     uint64_t hold_back_ns; /* how old a line must be before it is written out; 0: 5 ms */
     ch_format_fn format;   /* NULL: as the log shows lines */
     void *user;            /* for `format` */
-    uint32_t level;        /* a ch_level: leaves out lines less important; 0: none */
+    uint32_t level;        /* a ch_level: omits less important lines; 0: omits none */
     uint32_t reserved; /* zero */
 } ch_collector_options;
 
@@ -1110,8 +1169,8 @@ typedef struct ch_round {
     uint32_t more;  /* 1: there is more, which the next round takes or which is too young */
 } ch_round;
 
-/* Becomes the log's collector. The next collector continues where a dead one ended, and leaves
- * nothing out.
+/* Becomes the log's collector. The next collector continues where a dead one stopped, and omits
+ * nothing.
  *   to a file: at most `max_bytes` of it, and `keep` older ones (PATH.1, PATH.2, ...). Each line
  *     appears once, whichever process is killed at whichever moment.
  *   to a file descriptor, which is duplicated.
@@ -1137,9 +1196,9 @@ int ch_collector_poll(ch_collector *collector, ch_round *round, ch_error *error)
 int ch_collector_finish(ch_collector *collector, ch_round *round, ch_error *error);
 int ch_collector_run(ch_collector *collector, ch_stop_fn stop, void *user, ch_round *round, ch_error *error);
 
-/* Writes a formatted line; CH_LOG() and its kin below do not even evaluate their arguments if the
- * level is not enabled. Up to 1 KiB without allocation. Results as of ch_log_write(); a format that
- * fails is CH_INVALID. Not for signal handlers. */
+/* Writes a formatted line. CH_LOG() and the macros below do not even evaluate their arguments if
+ * the level is not enabled. Lines of up to 1 KiB need no allocation. The results are those of
+ * ch_log_write(); a format that fails is CH_INVALID. Not for signal handlers. */
 static inline int ch_log_vprintf(const ch_log *log, uint32_t level, const char *format, va_list arguments)
     CH_PRINTF(3, 0);
 static inline int ch_log_vprintf(const ch_log *log, uint32_t level, const char *format, va_list arguments) {
@@ -1183,41 +1242,54 @@ static inline int ch_log_printf(const ch_log *log, uint32_t level, const char *f
 
 /* ---- Maps over the network ------------------------------------------------------------------
  *
- * An origin serves a map's changes. A replica keeps a map of its own hold equal to the origin's,
- * and every process there reads it like any map (writing to it is CH_READ_ONLY). An address is
- * `unix:PATH`, `tcp:HOST:PORT`, or `tcp:PORT` for the loopback interface. TCP is not encrypted.
- * Both have threads of their own. */
+ * An origin serves a map's changes. A replica keeps a map in its own hold equal to the origin's,
+ * and every process there reads it like any other map (writing to it is CH_READ_ONLY). An address
+ * is `unix:PATH`, `tcp:HOST:PORT`, or `tcp:PORT` for the loopback interface. TCP is not encrypted.
+ * Both origins and replicas have their own threads. */
+
+/* Whether the pairs of a full sync are compressed: a connection uses compression if both sides allow
+ * it. Changes are never compressed. */
+typedef enum ch_compression {
+    /* over TCP to another machine; a connection to the local end of a tunnel does not count */
+    CH_COMPRESS_AUTO = 0,
+    CH_COMPRESS_ALWAYS = 1, /* on every connection */
+    CH_COMPRESS_NEVER = 2   /* on none */
+} ch_compression;
 
 /* Receives events, one line of text at a time, from any thread. Must not call the origin. */
 typedef void (*ch_notice_fn)(void *user, const char *text);
 
 typedef enum ch_loop {
     CH_LOOP_EPOLL = 0,
-    CH_LOOP_POOL = 1, /* epoll with threads for the calls */
-    CH_LOOP_URING = 2 /* io_uring; epoll where the system has none */
+    CH_LOOP_POOL = 1, /* epoll, with threads for system calls */
+    CH_LOOP_URING = 2 /* io_uring, or epoll if the system does not have it */
 } ch_loop;
 
 typedef struct ch_origin_options {
     size_t size;           /* CH_ORIGIN_OPTIONS_INIT sets it */
-    uint64_t stream_bytes; /* changes that the map's stream keeps, if it has none yet; 0: 64 MiB */
-    uint64_t watermark;    /* while fewer bytes wait, they may wait for delay_ns; 0: sent at once */
-    uint64_t delay_ns;
-    const void *secret; /* what replicas must know, and have proved to them; NULL: nothing */
+    uint64_t stream_bytes; /* changes that the map's stream keeps; 0: as it is, or 64 MiB */
+    uint64_t watermark;    /* fewer pending bytes wait up to delay_ns; 0: sent immediately */
+    uint64_t delay_ns;     /* more than 100 ms has the effect of 100 ms */
+    const void *secret; /* what both sides must prove that they know; NULL: no secret */
     size_t secret_len;
     ch_notice_fn notice; /* NULL: none */
     void *user;          /* for `notice` */
     /* users whose processes may connect over unix sockets; NULL: all who can open the socket */
     const uint32_t *allowed_uids;
     size_t allowed_uid_count;
-    size_t most_replicas;           /* connections at most; 0: 8192 */
-    uint32_t io_threads;            /* that serve, 1 to 64; 0: 1 */
+    size_t most_replicas;           /* maximum number of connections; 0: 8192 */
+    uint32_t io_threads;            /* threads that serve replicas, 1 to 64; 0: 1 */
     uint32_t kind;                  /* a ch_loop */
     uint32_t explicit_transmission; /* 1: changes are sent when ch_origin_transmit() is called */
+    /* 1: may listen without a secret where other machines can connect; every client that connects
+     * can then read the map */
+    uint32_t allow_unauthenticated;
+    uint32_t compression; /* a ch_compression */
     uint32_t reserved; /* zero */
 } ch_origin_options;
 
 #define CH_ORIGIN_OPTIONS_INIT \
-    { sizeof(ch_origin_options), 0, 0, 0, NULL, 0, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0 }
+    { sizeof(ch_origin_options), 0, 0, 0, NULL, 0, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Begins to serve a map; creates its stream if it has none. Any process may write to the map, and
  * may be killed, as always. Errors: CH_NOT_FOUND; as writing; CH_IO if a thread cannot start. */
@@ -1227,14 +1299,16 @@ int ch_origin_start(const ch_hold *hold, const char *map, const ch_origin_option
 /* Ends the origin, and closes its connections. */
 void ch_origin_free(ch_origin *origin);
 
-/* Accepts no further replica, sends every replica the waiting changes, within `timeout_ns`, then
+/* Accepts no further replicas, sends the pending changes to every replica within `timeout_ns`, then
  * ends and frees the origin. CH_NONE: in a forked child, where there is nothing to end. */
 int ch_origin_finish(ch_origin *origin, uint64_t timeout_ns, ch_error *error);
 
 /* Listens at an address; `listens_at` (may be NULL) gets it as text, with the port that the
  * system chose if it was 0. A unix socket has the mode 0600 and is removed with the origin.
- * Errors: CH_BUSY if the address is in use; CH_PERMISSION; CH_IO. The second function accepts
- * connections from a socket that listens already, and takes it over if the result is CH_OK. */
+ * Errors: CH_BUSY if the address is in use; CH_INVALID if other machines can connect there, and the
+ * options have neither a secret nor allow_unauthenticated; CH_PERMISSION; CH_IO. The second function
+ * accepts connections from a socket that listens already, and takes it over if the result is
+ * CH_OK. */
 int ch_origin_listen(const ch_origin *origin, const char *at, ch_bytes *listens_at, ch_error *error);
 int ch_origin_listen_on(const ch_origin *origin, int socket, ch_bytes *listens_at, ch_error *error);
 
@@ -1258,7 +1332,7 @@ int ch_origin_replicas(const ch_origin *origin, size_t *count, ch_bytes *json, c
  * not wait for the replica or free it. */
 typedef struct ch_replica_options {
     size_t size;        /* CH_REPLICA_OPTIONS_INIT sets it */
-    const void *secret; /* what both sides must prove to know; NULL: nothing */
+    const void *secret; /* what both sides must prove that they know; NULL: no secret */
     size_t secret_len;
     /* delay after the first failed connection; it doubles each time; 0: 50 ms */
     uint64_t first_pause_ns;
@@ -1270,16 +1344,35 @@ typedef struct ch_replica_options {
     /* the connection is lost, or could not be made */
     void (*lost)(void *user, const char *why);
     void *user;
+    /* for ch_map_wait_for_replica() at the origin: at most 64 bytes without control characters,
+     * different from those of the origin's other replicas; NULL: none */
+    const char *name;
+    /* further addresses of the map, such as those of relays: if the connection is lost, the replica
+     * tries all addresses in turn, and continues at its position where it can; NULL: none */
+    const char *const *also;
+    size_t also_count;
+    const char *origin_map; /* the map's name at the origin, if it is another; NULL: the same */
+    /* for a relay: the map gets a stream of this size with the origin's positions, unless it has a
+     * stream; 0: none */
+    uint64_t stream_bytes;
+    /* 1: accepts, for one connection, an origin of another map, or one of an earlier epoch than the
+     * replica has seen; its map then replaces the replica's */
+    uint32_t adopt;
+    uint32_t compression; /* a ch_compression */
+    /* only the pairs whose keys begin with these 1 to 255 bytes; NULL: all. The map keeps to the
+     * prefix, cannot be served to other replicas, and cannot be promoted. */
+    const void *prefix;
+    size_t prefix_len;
 } ch_replica_options;
 
 #define CH_REPLICA_OPTIONS_INIT \
-    { sizeof(ch_replica_options), NULL, 0, 0, 0, NULL, NULL, NULL, NULL }
+    { sizeof(ch_replica_options), NULL, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL, 0, 0, 0, NULL, 0 }
 
 typedef struct ch_replica_status_t {
-    ch_position position;      /* how far its map has come, if has_position */
+    ch_position position;      /* the position that its map has reached, if has_position */
     uint64_t lag_bytes;        /* of the stream, not applied yet */
     uint64_t lag_messages;     /* about how many changes that is */
-    uint64_t lag_ms;           /* how old what it has is */
+    uint64_t lag_ms;           /* the age of its data */
     uint64_t changes;          /* applied */
     uint64_t bytes;            /* applied */
     uint64_t synchronisations; /* how often the whole map was sent */
@@ -1288,13 +1381,15 @@ typedef struct ch_replica_status_t {
     /* its map has had the origin's state, and stays readable whatever happens */
     uint32_t ready;
     uint32_t has_position;
+    /* its thread has ended, and nothing will change any more: the attached socket was closed */
+    uint32_t ended;
 } ch_replica_status_t;
 
 /* Follows the origin at an address, or at the other end of a connected stream socket (taken over
  * if the result is CH_OK), with the map of this name, which is created if it does not exist.
  * Returns at once. After a lost connection to an address it reconnects and resumes.
- * Errors: CH_MISMATCH if the map exists and is not a replica's; CH_BUSY if it has a replica
- * already; as writing. */
+ * Errors: CH_MISMATCH if the map exists and is not a replica's, or has another prefix; CH_BUSY if
+ * it has a replica already; CH_INVALID for a bad name or prefix; as writing. */
 int ch_replica_connect(const ch_hold *hold, const char *map, const char *origin, const ch_replica_options *options,
                        ch_replica **replica, ch_error *error);
 int ch_replica_attach(const ch_hold *hold, const char *map, int socket, const ch_replica_options *options,
@@ -1308,53 +1403,188 @@ int ch_replica_status(const ch_replica *replica, ch_replica_status_t *status, ch
 int ch_replica_describe(const ch_replica *replica, ch_bytes *json, ch_error *error);
 
 /* Waits until the map equals the origin's; until it has reached a position of the origin's
- * stream. CH_NONE: not in time. */
+ * stream. CH_NONE: not in time, or the replica has ended. */
 int ch_replica_wait_ready(const ch_replica *replica, uint64_t timeout_ns, ch_error *error);
 int ch_replica_wait_for(const ch_replica *replica, const ch_position *position, uint64_t timeout_ns, ch_error *error);
 
-/* Compares the replica of this name with its origin, pair by pair; needs memory for a copy of the
- * map. CH_NONE: they differ, and the report (JSON; may be NULL) names the differences. Errors:
- * CH_NOT_FOUND, CH_MISMATCH, CH_TIMED_OUT. */
+typedef struct ch_promotion {
+    /* the position of the old origin's stream that the map has reached, if has_position: it lacks the
+     * changes behind it */
+    ch_position position;
+    uint64_t epoch; /* of the map from now on: replicas that have seen it refuse the old origin */
+    uint32_t has_position;
+} ch_promotion;
+
+/* Makes a replica's map writable for every process, because its origin will not come back. An origin
+ * that serves the map from then on has the next epoch. `promotion` may be NULL. CH_NONE: every process
+ * may write to the map already. Errors: CH_NOT_FOUND; CH_BUSY while its replica lives; CH_MISMATCH if
+ * the map has only the keys of a prefix; as writing. */
+int ch_map_promote(const ch_hold *hold, const char *name, ch_promotion *promotion, ch_error *error);
+
+/* Compares the replica of this name with its origin, pair by pair, or only the keys of its prefix if
+ * it has one; needs memory for a copy of the map. CH_NONE: they differ, and the report (JSON; may be
+ * NULL) names the differences. Errors: CH_NOT_FOUND, CH_MISMATCH, CH_TIMED_OUT. */
 int ch_replica_verify(const ch_hold *hold, const char *map, const char *origin, const ch_replica_options *options,
                       uint64_t timeout_ns, ch_bytes *report, ch_error *error);
+
+/* ---- Whole holds over the network -----------------------------------------------------------
+ *
+ * One origin serves all maps of a hold at the same addresses: those that exist, and those that are
+ * created while it runs. Queues, channels and logs are not served, and neither are Commonhold's own
+ * maps, whose names begin with a dot. A replica of the hold follows them all, with maps of the same
+ * names. A replica of one map (ch_replica_connect()) gets the map of its own name, or of
+ * origin_map. Each map gets a stream, a connection and threads of its own. */
+
+typedef struct ch_hold_origin_options {
+    size_t size; /* CH_HOLD_ORIGIN_OPTIONS_INIT sets it */
+    /* of each map's origin; io_threads is for each map, most_replicas for each map and for the whole
+     * hold; explicit_transmission must not be set; NULL: the defaults */
+    const ch_origin_options *origin;
+    /* patterns of the names of the maps to serve: `*` stands for any characters, `?` for one; NULL:
+     * all maps */
+    const char *const *maps;
+    size_t map_count;
+} ch_hold_origin_options;
+
+#define CH_HOLD_ORIGIN_OPTIONS_INIT \
+    { sizeof(ch_hold_origin_options), NULL, NULL, 0 }
+
+/* Begins to serve the maps of a hold. A map that cannot be served, for example because the hold has
+ * no room for its stream, does not affect the others: see ch_hold_origin_maps(). Errors: CH_INVALID
+ * for an empty pattern or explicit_transmission; CH_IO if a thread cannot start. */
+int ch_hold_origin_start(const ch_hold *hold, const ch_hold_origin_options *options, ch_hold_origin **origin,
+                         ch_error *error);
+
+/* As ch_origin_free(), ch_origin_finish(), ch_origin_listen() and ch_origin_listen_on(). */
+void ch_hold_origin_free(ch_hold_origin *origin);
+int ch_hold_origin_finish(ch_hold_origin *origin, uint64_t timeout_ns, ch_error *error);
+int ch_hold_origin_listen(const ch_hold_origin *origin, const char *at, ch_bytes *listens_at, ch_error *error);
+int ch_hold_origin_listen_on(const ch_hold_origin *origin, int socket, ch_bytes *listens_at, ch_error *error);
+
+/* The maps that it serves: their number, and JSON (each may be NULL): their names, their replicas,
+ * and the reason why a map cannot be served at the moment. */
+int ch_hold_origin_maps(const ch_hold_origin *origin, size_t *count, ch_bytes *json, ch_error *error);
+
+/* The replica's threads make the callbacks, several at a time. A slow callback delays the replica.
+ * Callbacks must not wait for the replica or free it. */
+typedef struct ch_hold_replica_options {
+    size_t size; /* CH_HOLD_REPLICA_OPTIONS_INIT sets it */
+    /* of each map's replica, without callbacks, origin_map and prefix; adopt counts once for each map;
+     * NULL: the defaults */
+    const ch_replica_options *replica;
+    /* patterns of the names of the maps to follow: `*` stands for any characters, `?` for one; NULL:
+     * all maps */
+    const char *const *maps;
+    size_t map_count;
+    /* a map has the origin's state; again after each gap. Each callback may be NULL. */
+    void (*ready)(void *user, const char *map, ch_position position);
+    /* the connection of a map is lost, or could not be made; `map` is NULL for the connection that
+     * names the maps */
+    void (*lost)(void *user, const char *map, const char *why);
+    /* a map cannot be followed, for example because the hold has an ordinary map of this name; it is
+     * tried again */
+    void (*skipped)(void *user, const char *map, const char *why);
+    /* the origin no longer has a map; the replica's map stays */
+    void (*dropped)(void *user, const char *map);
+    void *user;
+} ch_hold_replica_options;
+
+#define CH_HOLD_REPLICA_OPTIONS_INIT \
+    { sizeof(ch_hold_replica_options), NULL, NULL, 0, NULL, NULL, NULL, NULL, NULL }
+
+/* Follows the maps of the hold at an address, with maps of the same names, which are created if they
+ * do not exist. Returns at once. Errors: CH_INVALID for an empty pattern; CH_READ_ONLY; CH_IO if a
+ * thread cannot start. */
+int ch_hold_replica_connect(const ch_hold *hold, const char *origin, const ch_hold_replica_options *options,
+                            ch_hold_replica **replica, ch_error *error);
+
+/* Ends the replica; the maps stay as they are. */
+void ch_hold_replica_free(ch_hold_replica *replica);
+
+/* Its status as JSON: the connection, and each map with its state and the status of its replica. */
+int ch_hold_replica_describe(const ch_hold_replica *replica, ch_bytes *json, ch_error *error);
+
+/* Waits until the origin has named its maps, and every map that can be followed equals the origin's.
+ * CH_NONE: not in time. */
+int ch_hold_replica_wait_ready(const ch_hold_replica *replica, uint64_t timeout_ns, ch_error *error);
+
+/* ---- Journals -------------------------------------------------------------------------------
+ *
+ * A journal is a map's changes in a file, from which the map is rebuilt. */
 
 typedef enum ch_sync_policy {
     CH_SYNC_ALWAYS = 0, /* whenever something was written */
     CH_SYNC_EVERY = 1,  /* at most every_ms after something was written */
-    CH_SYNC_NEVER = 2   /* when the system finds time; ch_map_sync() is an error */
+    CH_SYNC_NEVER = 2   /* whenever the system does; ch_map_sync() returns an error */
 } ch_sync_policy;
 
 typedef struct ch_journal_options {
     size_t size;            /* CH_JOURNAL_OPTIONS_INIT sets it */
-    uint64_t stream_bytes;  /* changes that the map's stream keeps, if it has none yet; 0: 64 MiB */
+    uint64_t stream_bytes;  /* changes that the map's stream keeps; 0: as it is, or 64 MiB */
     /* the file is compacted when it has doubled and has at least this size; 0: 16 MiB */
     uint64_t compact_bytes;
     uint64_t every_ms;      /* for CH_SYNC_EVERY */
     uint32_t sync;          /* a ch_sync_policy */
-    uint32_t replace;       /* 1: a file that is of another map is replaced instead of refused */
+    uint32_t replace;       /* 1: a file that belongs to another map is replaced, not refused */
+    /* how long earlier states of the map can be restored: a file that the next one replaces stays as
+     * a segment, until no state within this time needs it; 0: no segments */
+    uint64_t keep_ms;
+    /* with keep_ms: a new file begins at the latest after this time, unless nothing changes; 0: an
+     * hour */
+    uint64_t segment_ms;
+    /* the directory of the segments, on the file system of the file; NULL: the file's path and .d */
+    const char *archive;
+    /* rebuilding: 1: leaves damaged parts of the file out, instead of refusing it */
+    uint32_t skip_damaged;
+    uint32_t reserved; /* zero */
 } ch_journal_options;
 
 #define CH_JOURNAL_OPTIONS_INIT \
-    { sizeof(ch_journal_options), 0, 0, 0, 0, 0 }
+    { sizeof(ch_journal_options), 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0 }
 
 /* Records every change of a map in a file, from which the map is rebuilt after a system crash. Any
  * process may write to the map, and wait until its changes are durable (ch_map_sync()). Errors:
  * CH_NOT_FOUND; CH_MISMATCH (a cache, a replica, the file of another map); CH_BUSY if the map, or
- * the file, has a journal already; those of files. */
+ * the file, has a journal already; CH_INVALID for an archive or segment_ms without keep_ms, or an
+ * archive on another file system; those of files. */
 int ch_journal_start(const ch_hold *hold, const char *map, const char *file, const ch_journal_options *options,
                      ch_journal **journal, ch_error *error);
 
 /* Writes all waiting changes, makes them durable, and ends. */
 void ch_journal_free(ch_journal *journal);
 
+/* The same, and returns whether that succeeded. Frees the journal also after CH_IO: not every change
+ * has become durable, for the reason that the error gives. CH_NONE: in a forked child, where there
+ * is nothing to end. */
+int ch_journal_finish(ch_journal *journal, ch_error *error);
+
 /* Its status, as JSON. CH_OK if it has ended by itself because its map is gone, else CH_NONE. */
 int ch_journal_describe(const ch_journal *journal, ch_bytes *json, ch_error *error);
 int ch_journal_is_over(const ch_journal *journal, ch_error *error);
 
-/* Rebuilds a map that does not exist from its journal; `report` (JSON) may be NULL. Errors:
- * CH_EXISTS if there is a map of this name; CH_DAMAGED if the file is not a journal, or too much
- * of it is lost; CH_FULL. */
-int ch_journal_rebuild(const ch_hold *hold, const char *map, const char *file, ch_bytes *report, ch_error *error);
+/* Rebuilds a map that does not exist from its journal; `report` (JSON) may be NULL. Of the options,
+ * stream_bytes and skip_damaged count. Errors: CH_EXISTS if there is a map with this name; CH_DAMAGED
+ * if the file is not a journal, if too much of it is lost, or if a part that was durable is damaged;
+ * CH_FULL. */
+int ch_journal_rebuild(const ch_hold *hold, const char *map, const char *file, const ch_journal_options *options,
+                       ch_bytes *report, ch_error *error);
+
+/* Reads a time as milliseconds since 1970: RFC 3339, such as "2026-11-23T10:15:00+02:00", or shorter,
+ * such as "2026-11-23 10:15". Without a zone it is UTC. Errors: CH_INVALID. */
+int ch_journal_time(const char *text, uint64_t *at_ms, ch_error *error);
+
+/* Finds the last state of a map whose time is not later than `at_ms`, in milliseconds since 1970: in
+ * the journal's file, and in its segments (options: archive; skip_damaged allows damaged parts to lead
+ * to it). `state` (JSON; may be NULL) gets its file and its time. Errors: CH_INVALID, with the times
+ * that can be restored, if there is no such state, or if it is not known; CH_DAMAGED; CH_NOT_FOUND. */
+int ch_journal_find_state(const char *file, uint64_t at_ms, const ch_journal_options *options, ch_bytes *state,
+                          ch_error *error);
+
+/* Rebuilds a map that does not exist as it was in that state. A journal does not continue the file,
+ * which has changes that the map lacks. `report` (JSON) may be NULL. Errors: those of
+ * ch_journal_find_state() and ch_journal_rebuild(). */
+int ch_journal_rebuild_state(const ch_hold *hold, const char *map, const char *file, uint64_t at_ms,
+                             const ch_journal_options *options, ch_bytes *report, ch_error *error);
 
 #ifdef __cplusplus
 }

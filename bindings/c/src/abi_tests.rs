@@ -76,6 +76,9 @@ fn structures_have_the_sizes_that_c_gives_them() {
         "ch_origin_options" = crate::net::origin::Options,
         "ch_replica_options" = crate::net::replica::Options,
         "ch_replica_status_t" = crate::net::replica::Status,
+        "ch_promotion" = crate::net::replica::Promotion,
+        "ch_hold_origin_options" = crate::net::hold_origin::Options,
+        "ch_hold_replica_options" = crate::net::hold_replica::Options,
         "ch_journal_options" = crate::net::journal::Options,
     };
     let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
@@ -122,7 +125,7 @@ fn options_begin_with_their_size_and_have_no_padding() {
             init = format!("{name}_init").to_uppercase(),
         );
     }
-    assert_eq!(seen, 8, "a structure of options was not found");
+    assert_eq!(seen, 10, "a structure of options was not found");
     assert_eq!(compiled(&code), "", "these differ");
 }
 

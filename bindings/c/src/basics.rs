@@ -49,7 +49,7 @@ pub(crate) fn json(out: &OutBytes, value: &impl Serialize) -> crate::ffi::Answer
     Ok(yes(true))
 }
 
-const CODES: [(c_int, &str); 24] = [
+const CODES: [(c_int, &str); 25] = [
     (-1, "none\0"),
     (0, "ok\0"),
     (1, "not found\0"),
@@ -73,6 +73,7 @@ const CODES: [(c_int, &str); 24] = [
     (19, "too many participants\0"),
     (20, "io\0"),
     (21, "lapped\0"),
+    (22, "stale\0"),
     (99, "panic\0"),
 ];
 
@@ -93,8 +94,7 @@ export! {
     }
 
     fn ch_thread_patience(limit_ns: u64) -> u64, or u64::MAX, {
-        let before = commonhold::raw::limit_thread_patience(time(limit_ns));
-        u64::try_from(before.as_nanos()).unwrap_or(u64::MAX)
+        commonhold::raw::limit_thread_patience_ns(limit_ns)
     }
 
     fn ch_bytes_set(bytes: OutBytes, data: In, len: usize) {
@@ -152,7 +152,7 @@ mod tests {
     fn every_code_has_its_name() {
         assert!(CODES.iter().all(|(_, name)| name.ends_with('\0')));
         assert!(CODES.is_sorted());
-        let last = commonhold::ErrorKind::Lapped as c_int;
+        let last = commonhold::ErrorKind::Stale as c_int;
         assert!((-1..=last).all(|code| CODES.iter().any(|(known, _)| *known == code)));
     }
 }

@@ -7,10 +7,12 @@ use crate::ffi::take::{Growing, Plain};
 use crate::ffi::{
     Answer, Asked, Give, Many, Name, NewHandle, OutBytes, Owned, Ref, Take, View, invalid, yes,
 };
-use commonhold::queue::{Batch, Element, NamedQueue, Notifier, Queue, QueueOptions};
+use commonhold::queue::{Element, NamedQueue, Notifier, Queue, QueueOptions};
+use commonhold::raw::{self, RawElement};
 use commonhold::{Error, Hold, Result};
 use std::ffi::{c_int, c_void};
 use std::os::fd::AsRawFd;
+use std::time::Duration;
 
 /// `ch_queue_options`.
 #[repr(C)]
@@ -131,45 +133,21 @@ fn give(out: &Give<InFlight>, element: Option<Element<'_>>) -> Answer {
     Ok(yes(found))
 }
 
-/// Gives a batch, in its order.
-fn give_many(out: &Give<InFlight>, count: &Give<usize>, mut batch: Batch<'_>) -> Answer {
-    let number = batch.len();
-    for at in (0..number).rev() {
-        if let Some(element) = batch.pop() {
-            out.set_at(at, in_flight(element));
-        }
-    }
-    count.set(number);
-    Ok(yes(number > 0))
-}
-
-/// # Errors
-/// `Invalid` if one occurs twice, because it would be in two places; if they are not all in flight
-/// in the same process.
-fn movable_at_once(elements: &[InFlight]) -> Result<()> {
-    let mut ids: Vec<u32> = elements.iter().map(|element| element.id).collect();
-    ids.sort_unstable();
-    if let Some(two) = ids.windows(2).find(|two| two[0] == two[1]) {
-        return Err(invalid(format!("element {} is present twice", two[0])));
-    }
-    match elements.windows(2).find(|two| two[0].owner != two[1].owner) {
-        Some(two) => Err(invalid(format!(
-            "elements {} and {} are not in flight in the same process",
-            two[0].id, two[1].id
-        ))),
-        None => Ok(()),
-    }
-}
-
-/// Pushes all of them, or none.
-fn push_all<'q>(
-    batch: &mut Batch<'q>,
-    queue: &'q Queue,
-    to: NamedQueue<'_>,
-    elements: &[InFlight],
-) -> Result<()> {
-    elements.iter().try_for_each(|element| batch.add(taken(queue, element)?))?;
-    to.push_many(batch)
+/// Pulls elements into an array, in their order.
+#[inline]
+fn pull_many(
+    queue: &Queue,
+    (number, timeout): (u32, Option<Duration>),
+    (elements, most): (&Give<InFlight>, usize),
+    count: &Give<usize>,
+) -> Answer {
+    elements.needed_many("elements", most)?;
+    let from = named(queue, number)?;
+    let pulled = raw::pull_raw(from, most, timeout, |at, RawElement { id, owner, bytes, len }| {
+        elements.set_at(at, InFlight { data: bytes.cast(), len, id, owner });
+    })?;
+    count.set(pulled);
+    Ok(yes(pulled > 0))
 }
 
 export! {
@@ -279,21 +257,14 @@ export! {
 
     fn ch_queue_push_many(queue: Ref<Queue>, number: u32, elements: Many<InFlight>, count: usize) {
         let (queue, elements) = (queue.get()?, elements.all(count)?);
-        movable_at_once(elements)?;
-        let to = named(queue, number)?;
-        let mut batch = queue.batch();
-        let pushed = push_all(&mut batch, queue, to, elements);
-        // Elements that were not pushed stay in flight in the caller.
-        while let Some(element) = batch.pop() {
-            element.into_raw();
-        }
-        pushed?;
+        raw::push_raw(named(queue, number)?, elements, |InFlight { data, len, id, owner }| {
+            RawElement { id: *id, owner: *owner, bytes: data.cast(), len: *len }
+        })?;
         Ok(yes(true))
     }
 
     fn ch_queue_pull_many(queue: Ref<Queue>, number: u32, elements: Give<InFlight>, most: usize, count: Give<usize>) {
-        elements.needed_many("elements", most)?;
-        give_many(&elements, &count, named(queue.get()?, number)?.pull_many(most)?)
+        pull_many(queue.get()?, (number, None), (&elements, most), &count)
     }
 
     fn ch_queue_pull_many_timeout(
@@ -304,11 +275,7 @@ export! {
         most: usize,
         count: Give<usize>,
     ) {
-        elements.needed_many("elements", most)?;
-        let queue = queue.get()?;
-        let mut batch = queue.batch();
-        named(queue, number)?.pull_into_timeout(&mut batch, most, time(timeout_ns))?;
-        give_many(&elements, &count, batch)
+        pull_many(queue.get()?, (number, Some(time(timeout_ns))), (&elements, most), &count)
     }
 
     fn ch_queue_release(queue: Ref<Queue>, element: Take<InFlight>) {

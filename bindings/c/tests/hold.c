@@ -134,7 +134,7 @@ TEST(hold_opens_structures_by_name) {
     DONE(ch_log_list(hold, &json, &E));
     CHECK(has(&json, "\"a log\"") && !has(&json, "\"a map\""));
 
-    ANSWERS(CH_NONE, ch_map_promote(hold, "a map", &E));
+    ANSWERS(CH_NONE, ch_map_promote(hold, "a map", NULL, &E));
     DONE(ch_queue_drop(hold, "a queue", &E));
     DONE(ch_channel_drop(hold, "a channel", &E));
     DONE(ch_log_drop(hold, "a log", &E));

@@ -120,6 +120,11 @@ static int longer(void *user, ch_slice old, ch_bytes *replacement) {
     return CH_OK;
 }
 
+static int gives_up(void *user, ch_slice old, ch_bytes *replacement) {
+    (void)user, (void)old, (void)replacement;
+    return CH_STALE;
+}
+
 TEST(map_updates_by_callback) {
     ch_hold *hold = new_hold();
     ch_map *map = new_map(hold, "it", NULL);
@@ -137,6 +142,7 @@ TEST(map_updates_by_callback) {
     DONE(ch_map_set(map, CH_LIT("k"), CH_LIT("a"), NULL, &E));
     calls = 99;
     FAILS(CH_MISMATCH, "callback", ch_map_update(map, CH_LIT("k"), longer, &calls, NULL, &E));
+    FAILS(CH_STALE, "callback", ch_map_update(map, CH_LIT("k"), gives_up, NULL, NULL, &E));
     FAILS(CH_INVALID, "callback", ch_map_update(map, CH_LIT("k"), NULL, NULL, NULL, &E));
     DONE(ch_map_get(map, CH_LIT("k"), &value, &E));
     CHECK(bytes_are(&value, "a"));
@@ -184,6 +190,70 @@ TEST(map_increments) {
     FAILS(CH_MISMATCH, "", ch_map_increment(map, CH_LIT("text"), 1, &sum, &E));
     ch_map_free(map);
     ch_hold_free(hold);
+}
+
+TEST(map_pairs_are_found_again) {
+    ch_hold *hold = new_hold();
+    for (size_t m = 0; m < MODES; m++) {
+        const ch_map_options *mode = &modes[m];
+        ch_map *map = new_map(hold, "it", mode);
+        ch_bytes value = CH_BYTES_INIT;
+        uint32_t id = 7, uid, same;
+        size_t len = value_len(mode, id), got;
+        char wanted[64], room[64];
+        ch_pair *pair;
+        DONE(ch_map_pair(map, &id, 4, &pair, &E));
+        ANSWERS(CH_NONE, ch_pair_get(pair, &value, &E));
+        for (uint32_t version = 1; version < 40; version++) {
+            fill(wanted, id, version);
+            DONE(ch_pair_set(pair, wanted, len, &uid, &E));
+            expect(map, mode, id, (int)version);
+            /* Through the map: deleted, created again, and many others. */
+            if (version % 3 == 0) DONE(ch_map_delete(map, &id, 4, &E));
+            if (version % 3 == 0) ANSWERS(CH_NONE, ch_pair_get_into(pair, room, sizeof room, &got, &E));
+            fill(wanted, id, version + 100);
+            if (version % 2) DONE(ch_map_set(map, &id, 4, wanted, len, NULL, &E));
+            for (uint32_t other = 0; other < 200; other++) {
+                uint32_t key = 1000 + version * 200 + other;
+                DONE(ch_map_set(map, &key, 4, wanted, len, NULL, &E));
+            }
+            if (version % 2 == 0 && version % 3 == 0) continue;
+            fill(wanted, id, version % 2 ? version + 100 : version);
+            DONE(ch_pair_get(pair, &value, &E));
+            CHECK(value.len == len && (len == 0 || memcmp(value.data, wanted, len) == 0));
+            DONE(ch_pair_get_into(pair, room, sizeof room, &got, &E));
+            CHECK(got == len && memcmp(room, wanted, len) == 0);
+        }
+        DONE(ch_pair_set(pair, wanted, len, &uid, &E));
+        DONE(ch_map_uid(map, &id, 4, &same, &E));
+        CHECK(uid == same);
+        DONE(ch_map_drop(hold, "it", &E));
+        FAILS(CH_NOT_FOUND, "", ch_pair_get(pair, &value, &E));
+        ch_bytes_free(&value);
+        ch_pair_free(pair);
+        ch_pair_free(NULL);
+        ch_map_free(map);
+    }
+    ch_hold_free(hold);
+}
+
+TEST(map_pairs_increment) {
+    ch_hold *hold = new_hold();
+    ch_map *map = new_map(hold, "it", NULL);
+    ch_pair *pair;
+    int64_t sum;
+    DONE(ch_map_pair(map, CH_LIT("12345678"), &pair, &E));
+    for (int i = 1; i <= 100; i++) {
+        DONE(ch_pair_increment(pair, -3, &sum, &E));
+        CHECK(sum == -3 * i);
+    }
+    DONE(ch_pair_set(pair, CH_LIT("abc"), NULL, &E));
+    FAILS(CH_MISMATCH, "", ch_pair_increment(pair, 1, &sum, &E));
+    FAILS(CH_INVALID, "", ch_pair_increment((ch_pair *)map, 1, &sum, &E));
+    ch_map_free(map);
+    ch_hold_free(hold);
+    DONE(ch_pair_set(pair, CH_LIT("it keeps its hold"), NULL, &E));
+    ch_pair_free(pair);
 }
 
 TEST(map_batches) {
@@ -382,5 +452,29 @@ TEST(map_changes_are_followed) {
     ch_follower_free(follower);
     ch_bytes_free(&text);
     ch_map_free(map);
+    ch_hold_free(hold);
+}
+
+TEST(map_every_write_has_the_time_to_live_of_its_handle) {
+    ch_hold *hold = new_hold();
+    ch_map_options cache = {.size = sizeof cache, .mode = CH_CACHE};
+    ch_map *map = new_map(hold, "cache", &cache), *general = new_map(hold, "general", NULL), *brief;
+    const char *keys[] = {"set", "added", "counted", "listed"};
+    uint64_t len = 1;
+    FAILS(CH_MISMATCH, "not a cache", ch_map_with_ttl(general, 1, &brief, &E));
+    CHECK(brief == NULL);
+    DONE(ch_map_with_ttl(map, 1, &brief, &E));
+    DONE(ch_map_set(brief, CH_LIT("set"), CH_LIT("1"), NULL, &E));
+    DONE(ch_map_add(brief, CH_LIT("added"), CH_LIT("1"), NULL, &E));
+    DONE(ch_map_increment(brief, CH_LIT("counted"), 1, NULL, &E));
+    DONE(ch_list_push(brief, CH_LIT("listed"), CH_LIT("1"), NULL, &E));
+    DONE(ch_map_set(map, CH_LIT("stays"), CH_LIT("1"), NULL, &E));
+    for (int i = 0; i < 4; i++)
+        while (ch_map_contains(map, keys[i], strlen(keys[i]), NULL) == CH_OK) usleep(1000);
+    DONE(ch_map_contains(map, CH_LIT("stays"), &E));
+    ch_map_free(map); /* the other handle stays */
+    DONE(ch_map_len(brief, &len, &E));
+    ch_map_free(brief);
+    ch_map_free(general);
     ch_hold_free(hold);
 }

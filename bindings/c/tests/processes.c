@@ -243,6 +243,7 @@ TEST(processes_a_forked_child_uses_inherited_handles) {
     ch_log *log;
     ch_collector *collector;
     ch_origin *origin;
+    ch_journal *journal;
     ch_bytes value = CH_BYTES_INIT;
     ch_element element, other;
     ch_slice key;
@@ -257,6 +258,7 @@ TEST(processes_a_forked_child_uses_inherited_handles) {
     DONE(ch_log_open_or_create(hold, "log", NULL, &log, &E));
     DONE(ch_log_collect_to_fd(log, NULL, 2, &collector, &E));
     DONE(ch_origin_start(hold, "it", NULL, &origin, &E));
+    DONE(ch_journal_start(hold, "it", place("it.journal"), NULL, &journal, &E));
     DONE(ch_map_iter(map, 0, &iter, &E));
     pid_t child = fork();
     if (child == 0) {
@@ -272,6 +274,8 @@ TEST(processes_a_forked_child_uses_inherited_handles) {
         ANSWERS(CH_BUSY, ch_collector_finish(collector, NULL, &E));
         FAILS(CH_INVALID, "belongs to the parent", ch_origin_transmit(origin, &E));
         ANSWERS(CH_NONE, ch_origin_finish(origin, 0, &E));
+        FAILS(CH_INVALID, "belongs to the parent", ch_journal_is_over(journal, &E));
+        ANSWERS(CH_NONE, ch_journal_finish(journal, &E));
         ch_collector_free(collector);
         ch_iter_free(iter);
         ch_consumer_free(consumer);
@@ -294,6 +298,8 @@ TEST(processes_a_forked_child_uses_inherited_handles) {
     DONE(ch_consumer_recv(consumer, &value, NULL, &E));
     DONE(ch_origin_transmit(origin, &E));
     ch_origin_free(origin);
+    DONE(ch_map_sync(map, 20000000000u, NULL, &E));
+    DONE(ch_journal_finish(journal, &E));
     ch_collector_free(collector);
     ch_iter_free(iter);
     ch_consumer_free(consumer);

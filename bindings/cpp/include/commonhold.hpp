@@ -1,6 +1,6 @@
 // Commonhold for C++20. A hold is a memory-mapped file that many processes share. This header-only
 // layer uses commonhold.h, whose conventions (threads, fork, the death of a process) and error
-// lists apply here, too.
+// lists also apply here.
 //
 //     #include <commonhold.hpp>
 //
@@ -10,8 +10,9 @@
 //     std::optional<std::string> apples = stock.get("apple");
 //     for (auto [key, value] : stock) std::cout << key << ": " << value << '\n';
 //
-//     auto prices = shop.maps().open_or_create<int, double>("prices"); // trivially copyable
-//     prices.set(7, 12.5);
+//     auto weights = shop.maps().open_or_create<int, double>("weights"); // trivially copyable
+//     weights.set(7, 12.5);
+//
 // The headers:
 //     error.hpp      one tree of exceptions; std::expected where the library has it
 //     bytes.hpp      conversions to bytes, and buffers
@@ -24,6 +25,7 @@
 //     channel.hpp    one producer, many consumers
 //     log.hpp        many writers, one merged log
 //     replicate.hpp  origins, replicas, journals
+//     replicate_hold.hpp  all maps of a hold
 //
 // Conventions: every class is a move-only handle that frees itself. Absence is std::nullopt (or
 // false, where there is no value to return); errors are exceptions, of which commonhold::error is
@@ -43,6 +45,7 @@
 #include <commonhold/map.hpp>
 #include <commonhold/queue.hpp>
 #include <commonhold/replicate.hpp>
+#include <commonhold/replicate_hold.hpp>
 #include <commonhold/typed.hpp>
 
 #endif

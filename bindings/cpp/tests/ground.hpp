@@ -1,4 +1,7 @@
-// The base of the tests: a folder of their own in memory, a hold in it, child processes.
+// The base of the contract in C++: a folder in memory for each test, a hold in it, child processes,
+// a value of plain bytes. The contract does not repeat the proofs of the C suite. It shows that every
+// operation is reached, and that handles, ranges, concepts, optionals and exceptions behave as
+// documented.
 #ifndef GROUND_HPP
 #define GROUND_HPP
 
@@ -39,6 +42,12 @@ private:
 
 protected:
     commonhold::hold hold;
+};
+
+// A value of plain bytes.
+struct Point {
+    int x, y;
+    bool operator==(const Point &) const = default;
 };
 
 #endif

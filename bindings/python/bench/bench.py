@@ -21,11 +21,11 @@ BATCH = 32
 class Rival:
     """A rival with get, set and more; missing operations are skipped."""
 
-    def __init__(self, name, get, set, get_many=None, send_recv=None, text=False, close=lambda: None):
+    def __init__(self, name, get, set, get_many=None, send_recv=None, text=False, most=len(KEYS), close=lambda: None):
         self.name, self.get, self.set, self.get_many = name, get, set, get_many
         self.send_recv, self.close = send_recv, close
-        self.keys = [key.decode() for key in KEYS] if text else KEYS
-        self.text = text
+        numbers = [b"%d" % number for number in range(len(KEYS))]
+        self.keys, self.numbers = ([key.decode() if text else key for key in keys[:most]] for keys in (KEYS, numbers))
 
 
 def commonholds(place):
@@ -74,6 +74,27 @@ def managers(place):
     return Rival("Manager", own.__getitem__, own.__setitem__, send_recv=both, close=manager.shutdown)
 
 
+def ultra_dicts(place):
+    from UltraDict import UltraDict
+
+    # Each change goes to a buffer that other processes read; a full one costs a copy of everything.
+    shared = UltraDict(buffer_size=1 << 24, auto_unlink=True)
+    return Rival("UltraDict", shared.__getitem__, shared.__setitem__, close=shared.close)
+
+
+def shared_memory_dicts(place):
+    from shared_memory_dict import SharedMemoryDict
+
+    shared = SharedMemoryDict(name=f"commonhold-bench-{os.getpid()}", size=1 << 20)
+
+    def close():
+        shared.shm.close()
+        shared.shm.unlink()
+
+    # Each change writes the whole dict.
+    return Rival("shm-dict", shared.__getitem__, shared.__setitem__, text=True, most=100, close=close)
+
+
 def redises(place):
     import redis
 
@@ -99,6 +120,28 @@ def redises(place):
     return Rival("redis", client.get, client.set, client.mget, both, close=close)
 
 
+# A name for people, and what makes a rival.
+RIVALS = {
+    "dict": dicts,
+    "UltraDict": ultra_dicts,
+    "shared-memory-dict": shared_memory_dicts,
+    "diskcache": diskcaches,
+    "shelve": shelves,
+    "multiprocessing.Manager": managers,
+    "redis": redises,
+}
+
+
+def present(place):
+    """Commonhold and the rivals that are installed."""
+    yield commonholds(place)
+    for name, make in RIVALS.items():
+        try:
+            yield make(place)
+        except (ImportError, OSError) as reason:
+            print(f"*** left out: {name}: {reason}")
+
+
 def measured(act, seconds):
     """Nanoseconds per call of act(n), which does n operations, more and more until it takes long
     enough."""
@@ -116,8 +159,7 @@ def works(rival):
     """The names of the lines and what they do."""
     dice = random.Random(1)
     keys = dice.choices(rival.keys, k=1 << 16)
-    texts = [str(dice.randrange(1_000_000)) for _ in range(1 << 16)]
-    texts = texts if rival.text else [text.encode() for text in texts]
+    texts = dice.choices(rival.numbers, k=1 << 16)
 
     def get(count):
         act = rival.get
@@ -152,7 +194,7 @@ def works(rival):
 
 def main(seconds=0.2, rounds=5):
     with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="commonhold-bench-") as place:
-        rivals = [make(place) for make in (commonholds, dicts, diskcaches, shelves, managers, redises)]
+        rivals = list(present(place))
         times = collections.defaultdict(list)
         try:
             for rival in rivals:

@@ -1,13 +1,13 @@
 //! `Consumer`: receiving.
 
 use crate::convert::{bytes, invalid};
-use crate::errors::Answer;
+use crate::errors::{Answer, error};
 use crate::ffi::window::{self, Held, Window};
 use crate::producer::Channel;
 use crate::turn::{Turn, Used, closed};
 use crate::waiting::{in_time, patiently, seconds};
-use commonhold::Result;
 use commonhold::channel::{Join, Policy, Wait};
+use commonhold::{ErrorKind, Result};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyType};
@@ -127,16 +127,16 @@ fn join(from: &str) -> Answer<Join> {
 }
 
 impl Consumer {
-    /// The next message if there is one now; the quick way of `recv`.
+    /// The next message if there is one now.
     #[inline]
-    pub fn recv_now<'py>(&self, py: Python<'py>) -> Answer<Option<Bound<'py, PyBytes>>> {
+    fn recv_now<'py>(&self, py: Python<'py>) -> Answer<Option<Bound<'py, PyBytes>>> {
         let mut reading = self.ours.enter(py)?;
         let (consumer, buffer) = reading.parts()?;
         Ok(consumer.try_recv(buffer)?.map(|_| bytes(py, buffer)))
     }
 
     /// The next message; waits for it.
-    pub fn recv_within<'py>(
+    fn recv_within<'py>(
         &self,
         py: Python<'py>,
         timeout: Option<f64>,
@@ -205,6 +205,19 @@ impl Consumer {
         Ok(self.ours.enter(py)?.open()?.0.missed())
     }
 
+    /// The next message, as bytes. Waits for `timeout` seconds (None: without limit), then raises
+    /// TimedOutError.
+    #[pyo3(signature = (timeout=None))]
+    fn recv<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> Answer<Bound<'py, PyBytes>> {
+        let found = self.recv_within(py, timeout)?;
+        found.ok_or_else(|| error(ErrorKind::TimedOut, "timed out while waiting for a message"))
+    }
+
+    /// The next message if there is one now, or None.
+    fn try_recv<'py>(&self, py: Python<'py>) -> Answer<Option<Bound<'py, PyBytes>>> {
+        self.recv_now(py)
+    }
+
     /// Waits for messages, for the first only, and returns what there is, at most `most`: a list,
     /// empty if the time ran out.
     #[pyo3(signature = (most=1024, timeout=None))]
@@ -242,7 +255,7 @@ impl Consumer {
             let seen = reading.open()?.0.peek_timeout(slice)?;
             Ok(seen.map(|(raw, got)| (raw.as_ptr() as usize, raw.len(), got.sequence)))
         })?;
-        let (start, len, sequence) = in_time(found, "no message")?;
+        let (start, len, sequence) = in_time(found, "no message arrived")?;
         reading.showings += 1;
         let showing = reading.showings;
         reading.shown = Some(showing);

@@ -119,8 +119,9 @@ impl Hold {
         self.shared.act(py, |hold| hold.maps().begin_stream(map, bytes))
     }
 
-    fn _promote(&self, py: Python<'_>, map: &str) -> Answer<bool> {
-        self.shared.act(py, |hold| hold.maps().promote(map))
+    fn _promote(&self, py: Python<'_>, map: &str) -> Answer<Option<String>> {
+        let done = self.shared.act(py, |hold| commonhold_replicate::promote(hold, map))?;
+        done.as_ref().map(json).transpose()
     }
 
     fn _queue_stat(&self, py: Python<'_>, name: &str) -> Answer<String> {

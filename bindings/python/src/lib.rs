@@ -7,22 +7,29 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | `ffi/` | all that is unsafe: bytes from Python (`input`), memory shown to Python (`window`), calls without tuples (`fast`) |
+//! | `ffi/` | all that is unsafe: bytes from Python (`input`), memory shown to Python (`window`) |
 //! | `shared_hold` | one open hold, shared by all objects that came from it; closing it, even while views of its memory exist |
 //! | `turn` | values that one thread at a time may use and any thread may close: a consumer, a producer |
 //! | `errors`, `waiting`, `convert` | exceptions; waiting that Ctrl-C ends; small conversions |
-//! | `hold`, `map`, `walk`, `follow`, `queue`, `producer`, `consumer`, `log`, `net` | a class or two each |
+//! | `earlier_changes` | waiting for the journal and for replicas |
+//! | `hold`, `map`, `pair`, `walk`, `follow`, `queue`, `producer`, `consumer`, `log`, `net`, `holds`, `journal` | a class or two each |
+//! | `net_options` | the options of origins and replicas, from keywords |
 
 mod by_name;
 mod consumer;
 mod convert;
+mod earlier_changes;
 mod errors;
 mod ffi;
 mod follow;
 mod hold;
+mod holds;
+mod journal;
 mod log;
 mod map;
 mod net;
+mod net_options;
+mod pair;
 mod producer;
 mod queue;
 mod shared_hold;
@@ -41,11 +48,17 @@ mod _native {
     #[pymodule_export]
     use crate::hold::{Freeze, Hold, list, remove, resolve, restore, salvage};
     #[pymodule_export]
+    use crate::holds::{HoldOrigin, HoldReplica};
+    #[pymodule_export]
+    use crate::journal::Journal;
+    #[pymodule_export]
     use crate::log::{Collector, Log, LogReader};
     #[pymodule_export]
     use crate::map::Map;
     #[pymodule_export]
     use crate::net::{Origin, Replica};
+    #[pymodule_export]
+    use crate::pair::Pair;
     #[pymodule_export]
     use crate::producer::{Channel, Producer};
     #[pymodule_export]
@@ -58,6 +71,6 @@ mod _native {
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         module.add("Buffer", crate::ffi::window::class(module.py())?)?;
-        crate::ffi::fast::install(module.py())
+        Ok(())
     }
 }

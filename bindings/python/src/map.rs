@@ -7,16 +7,19 @@ use crate::ffi::input::Input;
 use crate::ffi::scratch::{Scratch, look_into};
 use crate::follow::Follower;
 use crate::hold::Hold;
+use crate::pair::Pair;
 use crate::shared_hold::SharedHold;
-use crate::waiting::{Patience, in_time, patiently, seconds, wait};
+use crate::waiting::{Patience, at_once, patiently, time_span};
 use crate::walk::{Keys, Pairs};
+use commonhold::Error;
 use commonhold::map::{Cursor, MapMode, MapOptions, Values};
-use commonhold::{Error, ErrorKind};
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 use std::sync::Arc;
-use std::time::Duration;
+
+/// The longest value that is stored with the interpreter held: copying it takes a microsecond.
+const SHORT: usize = 16 << 10;
 
 type Two<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 
@@ -25,14 +28,6 @@ type Two<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 pub struct Map {
     map: commonhold::map::Map,
     pub shared: Arc<SharedHold>,
-}
-
-/// A time to live from Python: seconds, or a `timedelta`.
-pub fn time_to_live(time: &Bound<'_, PyAny>) -> Answer<Duration> {
-    match time.extract::<f64>() {
-        Ok(time) => seconds(time),
-        Err(_) => Ok(time.extract::<Duration>()?),
-    }
 }
 
 impl Map {
@@ -44,8 +39,9 @@ impl Map {
 
     /// The value of a key, as Python's bytes: copied once if it is short or was guessed right,
     /// twice otherwise.
-    #[inline]
-    pub fn find<'py>(&self, py: Python<'py>, key: &[u8]) -> Answer<Option<Bound<'py, PyBytes>>> {
+    // Not always inlined into both of its callers otherwise; that takes 26 instructions of each.
+    #[inline(always)]
+    fn find<'py>(&self, py: Python<'py>, key: &[u8]) -> Answer<Option<Bound<'py, PyBytes>>> {
         let map = self.map()?;
         match Scratch::new().look(map, key)? {
             None => Ok(None),
@@ -85,10 +81,35 @@ impl Map {
         ttl: Option<&Bound<'_, PyAny>>,
         mut act: impl FnMut(&commonhold::map::Map) -> commonhold::Result<T> + Send,
     ) -> Answer<T> {
-        let map = self.map()?;
-        let brief = ttl.map(|time| Answer::Ok(map.with_ttl(time_to_live(time)?)?)).transpose()?;
-        let map = brief.as_ref().unwrap_or(map);
-        patiently(py, self.shared.patience, || Ok(act(map)?))
+        self.with_ttl(ttl, |map| patiently(py, self.shared.patience, || Ok(act(map)?)))
+    }
+
+    /// Stores a value of `len` bytes, of which a short one is stored before the interpreter could
+    /// be released.
+    #[inline]
+    fn store_value<T: Send>(
+        &self,
+        py: Python<'_>,
+        ttl: Option<&Bound<'_, PyAny>>,
+        len: usize,
+        mut act: impl FnMut(&commonhold::map::Map) -> commonhold::Result<T> + Send,
+    ) -> Answer<T> {
+        if len > SHORT {
+            return self.store(py, ttl, act);
+        }
+        self.with_ttl(ttl, |map| at_once(py, self.shared.patience, || act(map)))
+    }
+
+    #[inline]
+    fn with_ttl<T>(
+        &self,
+        ttl: Option<&Bound<'_, PyAny>>,
+        act: impl FnOnce(&commonhold::map::Map) -> Answer<T>,
+    ) -> Answer<T> {
+        match ttl {
+            None => act(self.map()?),
+            Some(time) => act(&self.map()?.with_ttl(time_span(time)?)?),
+        }
     }
 }
 
@@ -127,7 +148,7 @@ impl Map {
                     options = options.max_entries(entries);
                 }
                 if let Some(time) = ttl {
-                    options = options.ttl(time_to_live(time)?);
+                    options = options.ttl(time_span(time)?);
                 }
                 options.into()
             }
@@ -191,12 +212,37 @@ impl Map {
 
     #[inline]
     fn __setitem__(&self, py: Python<'_>, key: Input<'_>, value: Input<'_>) -> Answer<()> {
-        self.store(py, None, |map| map.set(&key, &value).map(drop))
+        self.store_value(py, None, value.len(), |map| map.set(&key, &value).map(drop))
+    }
+
+    /// The value of a key; `default` if it is absent.
+    #[inline]
+    #[pyo3(signature = (key, /, default=None))]
+    fn get<'py>(
+        &self,
+        key: &Bound<'py, PyAny>,
+        default: Option<&Bound<'py, PyAny>>,
+    ) -> Answer<Option<Bound<'py, PyAny>>> {
+        let found = self.find(key.py(), &key.extract::<Input<'_>>()?)?;
+        Ok(found.map(Bound::into_any).or_else(|| default.cloned()))
+    }
+
+    /// Sets the value of a key; returns its uid. `ttl`: seconds or a timedelta, in a cache.
+    #[inline]
+    #[pyo3(signature = (key, value, /, *, ttl=None))]
+    fn set(
+        &self,
+        py: Python<'_>,
+        key: Input<'_>,
+        value: Input<'_>,
+        ttl: Option<&Bound<'_, PyAny>>,
+    ) -> Answer<u32> {
+        Ok(self.store_value(py, ttl, value.len(), |map| map.set(&key, &value))?.0)
     }
 
     fn __delitem__(&self, key: &Bound<'_, PyAny>) -> Answer<()> {
         let wanted = key.extract::<Input<'_>>()?;
-        match self.store(key.py(), None, |map| map.delete(&wanted))? {
+        match self.store_value(key.py(), None, 0, |map| map.delete(&wanted))? {
             true => Ok(()),
             false => Err(PyKeyError::new_err((key.clone().unbind(),)).into()),
         }
@@ -295,7 +341,7 @@ impl Map {
 
     /// Deletes a key; false if it is absent.
     fn delete(&self, py: Python<'_>, key: Input<'_>) -> Answer<bool> {
-        self.store(py, None, |map| map.delete(&key))
+        self.store_value(py, None, 0, |map| map.delete(&key))
     }
 
     /// Deletes a key and returns the value it had, as one atomic step; `None` if it is absent.
@@ -314,7 +360,12 @@ impl Map {
         by: i64,
         ttl: Option<&Bound<'_, PyAny>>,
     ) -> Answer<i64> {
-        self.store(py, ttl, |map| map.increment(&key, by))
+        self.store_value(py, ttl, 0, |map| map.increment(&key, by))
+    }
+
+    /// A handle on the pair with this key, which may be absent: for a key that is used often.
+    fn pair(&self, key: Input<'_>) -> Answer<Pair> {
+        Pair::new(self.map()?, &key, &self.shared)
     }
 
     /// Lets `change` decide on the new value (`None`: absent, in and out) again after each change
@@ -329,13 +380,13 @@ impl Map {
     ) -> Answer<bool> {
         let change = change.clone().unbind();
         let map = match ttl {
-            Some(time) => self.map()?.with_ttl(time_to_live(time)?)?,
+            Some(time) => self.map()?.with_ttl(time_span(time)?)?,
             None => self.map()?.clone(),
         };
         let key: &[u8] = &key;
         let mut decide = |value: Option<&[u8]>| -> Answer<Option<Vec<u8>>> {
             // Its use of other handles does not belong to this wait.
-            let _patience = Patience::of(Duration::MAX);
+            let _patience = Patience::unlimited();
             Python::attach(|py| {
                 let new = change.bind(py).call1((value.map(|value| bytes(py, value)),))?;
                 Ok(new.extract::<Option<Input<'_>>>()?.map(|new| new.to_vec()))
@@ -461,22 +512,50 @@ impl Map {
     /// `timeout` seconds at most. Returns the position in the stream up to which that is so.
     #[pyo3(signature = (timeout=30.0))]
     fn sync(&self, py: Python<'_>, timeout: f64) -> Answer<String> {
-        let map = self.map()?;
-        // Changes during the wait do not count.
-        let end = patiently(py, self.shared.patience, || Ok(map.follow()?.end()?))?;
-        let mut late = None;
-        let found =
-            wait(py, self.shared.patience, Some(timeout), |slice| match map.sync_to(end, slice) {
-                Err(error) if error.kind() == ErrorKind::TimedOut => {
-                    late = Some(error);
-                    Ok(None)
-                }
-                done => done.map(Some),
-            })?;
-        match (found, late) {
-            (None, Some(late)) => Err(late.into()),
-            (found, _) => in_time(found, "not durable").map(|()| end.to_string()),
-        }
+        self.wait_for_earlier_changes(py, timeout, |map, end, slice| {
+            map.sync_to(end, slice).map(|()| end.to_string())
+        })
+    }
+
+    /// Waits until at least `count` replicas have applied every change made so far, so that their
+    /// readers see it; for `timeout` seconds at most. Returns the number of replicas that have.
+    #[pyo3(signature = (count, timeout=30.0))]
+    fn wait_for_replicas(&self, py: Python<'_>, count: usize, timeout: f64) -> Answer<usize> {
+        self.wait_for_earlier_changes(py, timeout, |map, end, slice| {
+            map.wait_for_replicas_to(end, count, slice)
+        })
+    }
+
+    /// The same for the replica with this name; if several have it, for one of them.
+    #[pyo3(signature = (name, timeout=30.0))]
+    fn wait_for_replica(&self, py: Python<'_>, name: &str, timeout: f64) -> Answer<()> {
+        self.wait_for_earlier_changes(py, timeout, |map, end, slice| {
+            map.wait_for_replica_to(end, name, slice)
+        })
+    }
+
+    /// The age of a replica's contents in seconds, by the clocks of this machine and of the first
+    /// origin's machine; `None` if the map is not a replica, or if its replica does not know the age.
+    fn lag(&self) -> Answer<Option<f64>> {
+        Ok(self.map()?.lag()?.map(|lag| lag.as_secs_f64()))
+    }
+
+    /// Raises `StaleError` if a replica's contents are older than `max_age` (seconds, or a
+    /// timedelta), or if their age is not known. Reads that follow see these contents or later ones.
+    fn ensure_fresh(&self, max_age: &Bound<'_, PyAny>) -> Answer<()> {
+        Ok(self.map()?.ensure_fresh(time_span(max_age)?)?)
+    }
+
+    /// The value of a key, or `None`; raises `StaleError` as `ensure_fresh` does, if the value comes
+    /// from older contents.
+    fn get_fresh<'py>(
+        &self,
+        py: Python<'py>,
+        key: Input<'_>,
+        max_age: &Bound<'py, PyAny>,
+    ) -> Answer<Option<Bound<'py, PyBytes>>> {
+        let value = self.map()?.get_fresh(&key, time_span(max_age)?)?;
+        Ok(value.map(|value| bytes(py, &value)))
     }
 
     fn __repr__(&self) -> String {

@@ -6,17 +6,21 @@
 use crate::convert::{bytes, invalid, json};
 use crate::errors::{Answer, error};
 use crate::hold::Hold;
+use crate::net_options::{address, origin_options, replica_options, secret};
 use crate::shared_hold::SharedHold;
-use crate::waiting::{patiently, seconds, wait};
+use crate::waiting::{in_a_thread, patiently, seconds, wait};
+use commonhold::raw::process_number;
 use commonhold::stream::{StreamFrame, StreamPosition};
 use commonhold::{Error, ErrorKind};
-use commonhold_replicate::{
-    Address, OriginOptions, ReplicaEvents, ReplicaOptions, Secret, Transmission,
-};
+use commonhold_replicate::{Notice, ReplicaEvents, ReplicaOptions};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+/// How many differing keys a report names.
+const MOST_DIFFERING: usize = 100;
 
 /// Serves a map to replicas.
 #[pyclass(subclass, frozen, module = "commonhold._native")]
@@ -35,10 +39,10 @@ pub struct Replica {
 }
 
 /// Calls Python: `call(what, ...)`.
-struct Listener(Option<Py<PyAny>>);
+pub(crate) struct Listener(pub(crate) Option<Py<PyAny>>);
 
 impl Listener {
-    fn call(&self, act: impl FnOnce(Python<'_>, &Bound<'_, PyAny>) -> PyResult<()>) {
+    pub(crate) fn call(&self, act: impl FnOnce(Python<'_>, &Bound<'_, PyAny>) -> PyResult<()>) {
         if let Some(call) = &self.0 {
             // An interpreter that is ending cannot be called.
             let _ = Python::try_attach(|py| {
@@ -69,18 +73,18 @@ impl ReplicaEvents for Listener {
     }
 }
 
-fn secret(secret: Option<Vec<u8>>) -> Option<Secret> {
-    secret.map(Secret::new)
-}
-
-fn address(text: &str) -> Answer<Address> {
-    Ok(text.parse().map_err(|error: Error| error)?)
+/// Notices that call Python.
+pub(crate) fn notices(call: Option<Py<PyAny>>) -> Option<Notice> {
+    let listener = Listener(Some(call?));
+    Some(Arc::new(move |text: &str| {
+        listener.call(|_, call| call.call1((text,)).map(drop));
+    }))
 }
 
 /// # Errors
 /// `Invalid` in a forked child, where the threads are not, and where its lock may be one of theirs.
-fn ensure_native(process: u32) -> Answer<()> {
-    if process == std::process::id() {
+pub(crate) fn ensure_native(process: u32) -> Answer<()> {
+    if process == process_number() {
         return Ok(());
     }
     Err(invalid(
@@ -89,18 +93,18 @@ fn ensure_native(process: u32) -> Answer<()> {
     ))
 }
 
-fn closed(what: &str) -> crate::errors::Failure {
+pub(crate) fn closed(what: &str) -> crate::errors::Failure {
     error(ErrorKind::Closed, format!("the {what} is closed"))
 }
 
 /// A descriptor of the library's own, made from one that stays Python's.
-fn socket(fd: &Bound<'_, PyAny>) -> Answer<OwnedFd> {
+pub(crate) fn socket(fd: &Bound<'_, PyAny>) -> Answer<OwnedFd> {
     crate::ffi::descriptor::copy(fd)
 }
 
-type Slot<T> = Mutex<Option<T>>;
+pub(crate) type Slot<T> = Mutex<Option<T>>;
 
-fn lock<T>(slot: &Slot<T>) -> MutexGuard<'_, Option<T>> {
+pub(crate) fn lock<T>(slot: &Slot<T>) -> MutexGuard<'_, Option<T>> {
     slot.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -120,38 +124,20 @@ impl Origin {
 #[pymethods]
 impl Origin {
     #[new]
-    #[pyo3(signature = (hold, name, *, stream_bytes=None, threads=None, secret=None, uids=None, explicit=false, most_replicas=None, notice=None))]
-    #[allow(clippy::too_many_arguments)] // They are keywords.
+    #[pyo3(signature = (hold, name, *, notice=None, **options))]
     fn new(
         py: Python<'_>,
         hold: &Bound<'_, Hold>,
         name: &str,
-        stream_bytes: Option<u64>,
-        threads: Option<usize>,
-        secret: Option<Vec<u8>>,
-        uids: Option<Vec<u32>>,
-        explicit: bool,
-        most_replicas: Option<usize>,
         notice: Option<Py<PyAny>>,
+        options: Option<&Bound<'_, PyDict>>,
     ) -> Answer<Origin> {
         let shared = Arc::clone(&hold.get().shared);
-        let mut options = OriginOptions::default();
-        options.stream_bytes = stream_bytes.unwrap_or(options.stream_bytes);
-        options.io_threads = threads.unwrap_or(options.io_threads);
-        options.most_replicas = most_replicas.unwrap_or(options.most_replicas);
-        (options.secret, options.allowed_uids) = (self::secret(secret), uids);
-        if explicit {
-            options.transmission = Transmission::Explicit;
-        }
-        if notice.is_some() {
-            let listener = Listener(notice);
-            options.notice = Some(Arc::new(move |text: &str| {
-                listener.call(|_, call| call.call1((text,)).map(drop));
-            }));
-        }
+        let mut options = origin_options(options)?;
+        options.notice = notices(notice);
         let opened = shared.hold()?;
         let origin = py.detach(|| commonhold_replicate::Origin::start(opened, name, options))?;
-        Ok(Origin { origin: Mutex::new(Some(origin)), process: std::process::id(), shared })
+        Ok(Origin { origin: Mutex::new(Some(origin)), process: process_number(), shared })
     }
 
     /// Listens at `unix:PATH`, `tcp:PORT` (loopback) or `tcp:HOST:PORT`; returns the address, for
@@ -160,6 +146,14 @@ impl Origin {
         self.shared.ensure()?;
         let at = address(at)?;
         Ok(self.with(py, |origin| origin.listen(&at))??.to_string())
+    }
+
+    /// Accepts connections from a socket that listens already (socket activation), of which it uses a
+    /// copy; returns the address.
+    fn listen_on(&self, socket: &Bound<'_, PyAny>) -> Answer<String> {
+        self.shared.ensure()?;
+        let copy = self::socket(socket)?;
+        Ok(self.with(socket.py(), |origin| origin.listen_on(copy))??.to_string())
     }
 
     /// Serves the replica at the other end of a connected stream socket (an object with `fileno()`,
@@ -237,31 +231,29 @@ impl Replica {
             let replica = lock(&self.replica).clone();
             let replica =
                 replica.ok_or_else(|| Error::new(ErrorKind::Closed, "the replica is closed"))?;
-            Ok(such(&replica, slice).then_some(()))
+            let over = such(&replica, slice) || replica.status().ended;
+            // It may have been reached just before the end.
+            Ok(over.then(|| such(&replica, Duration::ZERO)))
         })?;
-        Ok(found.is_some())
+        Ok(found.unwrap_or(false))
     }
 }
 
 #[pymethods]
 impl Replica {
     #[new]
-    #[pyo3(signature = (hold, name, origin, *, secret=None, first_pause=0.05, longest_pause=5.0, listener=None))]
-    #[allow(clippy::too_many_arguments)] // They are keywords.
+    #[pyo3(signature = (hold, name, origin, *, listener=None, **options))]
     fn new(
         hold: &Bound<'_, Hold>,
         name: &str,
         origin: &Bound<'_, PyAny>,
-        secret: Option<Vec<u8>>,
-        first_pause: f64,
-        longest_pause: f64,
         listener: Option<Py<PyAny>>,
+        options: Option<&Bound<'_, PyDict>>,
     ) -> Answer<Replica> {
         use commonhold_replicate::Replica as Native;
         let py = hold.py();
         let shared = Arc::clone(&hold.get().shared);
-        let (first_pause, longest_pause) = (seconds(first_pause)?, seconds(longest_pause)?);
-        let options = ReplicaOptions { secret: self::secret(secret), first_pause, longest_pause };
+        let options = replica_options(options)?;
         let (opened, listener) = (shared.hold()?, Listener(listener));
         let replica = match origin.extract::<String>() {
             Ok(text) => {
@@ -274,15 +266,32 @@ impl Replica {
             }
         };
         let replica = Mutex::new(Some(Arc::new(replica)));
-        Ok(Replica { replica, process: std::process::id(), shared })
+        Ok(Replica { replica, process: process_number(), shared })
     }
 
     fn _status(&self) -> Answer<String> {
         json(&self.replica()?.status())
     }
 
+    /// Whether they are equal, and a report.
+    #[staticmethod]
+    fn _verify(
+        hold: &Bound<'_, Hold>,
+        map: String,
+        origin: &str,
+        secret: Option<Vec<u8>>,
+        timeout: f64,
+    ) -> Answer<(bool, String)> {
+        let (hold, py) = (hold.get().shared.hold()?.clone(), hold.py());
+        let (origin, limits) = (address(origin)?, (seconds(timeout)?, MOST_DIFFERING));
+        let options = ReplicaOptions { secret: self::secret(secret), ..Default::default() };
+        let verify = move || commonhold_replicate::verify(&hold, &map, &origin, options, limits);
+        let found = in_a_thread(py, verify)?;
+        Ok((found.is_equal(), json(&found)?))
+    }
+
     /// Waits until the map has the origin's state; false if that takes longer than `timeout`
-    /// seconds.
+    /// seconds, or if the replica has ended because its socket was closed.
     #[pyo3(signature = (timeout=None))]
     fn wait_ready(&self, py: Python<'_>, timeout: Option<f64>) -> Answer<bool> {
         self.wait(py, timeout, |replica, time| replica.wait_ready(time))

@@ -56,7 +56,8 @@ impl Held for Reserved {
             sending.reserved.is_some_and(|(_, number)| number == self.number)
         };
         let Some(mut sending) = sending.filter(own) else {
-            let text = "the reservation is over: committed, cancelled, or something else was sent";
+            let text = "the reservation has ended: it was committed or cancelled, or something \
+                        else was sent";
             return Err(PyBufferError::new_err(text));
         };
         self.ours.shared.pin()?;
@@ -104,32 +105,13 @@ impl Sending {
     }
 }
 
-impl Producer {
-    /// Sends if there is room now; the quick way of `send`.
-    #[inline]
-    pub fn send_now(&self, py: Python<'_>, message: &[u8]) -> Answer<Option<u64>> {
-        let mut sending = self.ours.enter(py)?;
-        Ok(sending.producer()?.try_send(message)?)
-    }
-
-    /// Sends; waits for room.
-    pub fn send_within(&self, py: Python<'_>, message: &[u8], timeout: Option<f64>) -> Answer<u64> {
-        if let Some(number) = self.send_now(py, message)? {
-            return Ok(number);
-        }
-        let mut sending = self.ours.enter(py)?;
-        sending.producer()?;
-        let sent = self.ours.wait(py, &mut sending, timeout, |sending, slice| {
-            sending.open()?.send_timeout(message, slice)
-        })?;
-        in_time(sent, &no_room(sending.open()?))
-    }
-}
-
 fn no_room(producer: &commonhold::channel::Producer) -> String {
     match producer.waits_for() {
         Some(peer) => {
-            format!("no room: the consumer in slot {} (process {}) lags", peer.slot, peer.pid)
+            format!(
+                "no room, because the consumer in slot {} (process {}) lags",
+                peer.slot, peer.pid
+            )
         }
         None => "no room".to_owned(),
     }
@@ -208,6 +190,27 @@ impl Producer {
         Ok(peer.map(|peer| (peer.slot, peer.pid)))
     }
 
+    /// Sends a message; returns its number. Waits for room for `timeout` seconds (None: without
+    /// limit), then raises TimedOutError.
+    #[pyo3(signature = (message, /, timeout=None))]
+    fn send(&self, py: Python<'_>, message: Input<'_>, timeout: Option<f64>) -> Answer<u64> {
+        let mut sending = self.ours.enter(py)?;
+        if let Some(number) = sending.producer()?.try_send(&message)? {
+            return Ok(number);
+        }
+        let sent = self.ours.wait(py, &mut sending, timeout, |sending, slice| {
+            sending.open()?.send_timeout(&message, slice)
+        })?;
+        in_time(sent, &no_room(sending.open()?))
+    }
+
+    /// Sends a message if there is room now; returns its number, or None.
+    #[pyo3(signature = (message, /))]
+    fn try_send(&self, py: Python<'_>, message: Input<'_>) -> Answer<Option<u64>> {
+        let mut sending = self.ours.enter(py)?;
+        Ok(sending.producer()?.try_send(&message)?)
+    }
+
     /// Sends messages one after the other; waits for room for `timeout` seconds in all, `None`:
     /// without limit. Returns the number sent: fewer than all if it timed out. After a signal's
     /// handler has raised an exception, the messages sent so far stay sent: `sequence` shows their
@@ -264,7 +267,7 @@ impl Producer {
         window::ensure_unseen(reservation)?;
         let mut sending = ours.enter(reservation.py())?;
         let reserved = sending.reserved.filter(|(_, other)| other == number);
-        let (most, _) = reserved.ok_or_else(|| invalid("the reservation is over already"))?;
+        let (most, _) = reserved.ok_or_else(|| invalid("the reservation has already ended"))?;
         // Checked again: while another thread had its turn, a new view may have been created.
         window::ensure_unseen(reservation)?;
         // The room is the same when it is requested again, because nothing was sent since.

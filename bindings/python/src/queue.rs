@@ -8,6 +8,7 @@ use crate::hold::Hold;
 use crate::shared_hold::SharedHold;
 use crate::waiting::{Patience, in_time, patiently, wait};
 use commonhold::queue::{Element, QueueOptions};
+use commonhold::raw::process_number;
 use commonhold::{Error, ErrorKind};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
@@ -105,7 +106,7 @@ impl NamedQueue {
     fn give<'py>(&self, py: Python<'py>, element: Element<'_>) -> Answer<Bound<'py, PyAny>> {
         let (start, len) = (element.as_ptr(), element.len());
         let raw = Mutex::new(Some(element.into_raw()));
-        let (ours, process) = (Arc::clone(&self.ours), std::process::id());
+        let (ours, process) = (Arc::clone(&self.ours), process_number());
         let held = Arc::new(InFlight { ours, raw, process });
         let window = Window { start, len, readonly: false, held };
         Ok(window::show(self.class.bind(py), window)?)
@@ -279,7 +280,7 @@ impl NamedQueue {
         let found = wait(py, shared.patience, timeout, |slice| {
             Ok(named.pull_timeout(slice)?.map(Element::into_raw))
         })?;
-        let text = format!("queue '{}': no element in '{}'", queue.name(), self.name);
+        let text = format!("queue '{}' has no element in '{}'", queue.name(), self.name);
         self.give(py, queue.element(in_time(found, &text)?)?)
     }
 
@@ -366,7 +367,7 @@ impl NamedQueue {
     #[staticmethod]
     fn _release(element: &Bound<'_, PyAny>) -> Answer<()> {
         let held = window::held::<InFlight>(element)?;
-        if held.process != std::process::id() {
+        if held.process != process_number() {
             return Ok(());
         }
         window::ensure_unseen(element)?;

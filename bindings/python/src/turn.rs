@@ -3,6 +3,7 @@
 use crate::errors::{Answer, error};
 use crate::shared_hold::SharedHold;
 use crate::waiting::{Patience, wait};
+use commonhold::raw::process_number;
 use commonhold::{Error, ErrorKind, Result};
 use pyo3::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,7 +44,7 @@ impl<T: Used> Turn<T> {
         Arc::new(Turn {
             used: Mutex::new(used),
             ends: AtomicBool::new(false),
-            process: std::process::id(),
+            process: process_number(),
             waits: Mutex::new(None),
             shared: Arc::clone(shared),
         })
@@ -92,7 +93,7 @@ impl<T: Used> Turn<T> {
                     );
                     return Err(error(ErrorKind::Busy, text));
                 }
-                Err(TryLockError::WouldBlock) if self.process != std::process::id() => {
+                Err(TryLockError::WouldBlock) if self.process != process_number() => {
                     let text = format!(
                         "the {} belongs to the parent process, a thread of which was using it; \
                          open another one in this process",

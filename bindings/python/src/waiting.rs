@@ -5,37 +5,41 @@
 //! is counted here.
 
 use crate::errors::{Answer, Failure, error};
-use commonhold::raw::limit_thread_patience;
-use commonhold::{ErrorKind, Result};
+use commonhold::raw::limit_thread_patience_ns;
+use commonhold::{Error, ErrorKind, Result};
 use pyo3::prelude::*;
 use std::ops::Deref;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 /// The most that a signal's handler waits.
 const SLICE: Duration = Duration::from_millis(50);
 
 /// This thread's patience with locks, as long as it lives.
-pub struct Patience(Duration);
+pub struct Patience(u64);
 
 impl Patience {
-    pub fn of(limit: Duration) -> Patience {
-        Patience(limit_thread_patience(limit))
+    /// For calls that have the interpreter: never waits.
+    #[inline]
+    pub fn none() -> Patience {
+        Patience(limit_thread_patience_ns(0))
     }
 
-    /// For calls that have the interpreter and cannot release it: never waits.
-    pub fn none() -> Patience {
-        Patience::of(Duration::ZERO)
+    /// As patient as the handle.
+    pub fn unlimited() -> Patience {
+        Patience(limit_thread_patience_ns(u64::MAX))
     }
 
     /// For calls that are made once, with the interpreter released.
     pub fn some() -> Patience {
-        Patience::of(SLICE)
+        Patience(limit_thread_patience_ns(SLICE.as_nanos() as u64))
     }
 }
 
 impl Drop for Patience {
+    #[inline]
     fn drop(&mut self) {
-        limit_thread_patience(self.0);
+        limit_thread_patience_ns(self.0);
     }
 }
 
@@ -120,6 +124,23 @@ pub fn patiently<T: Send>(
     }
 }
 
+/// Runs a call that is shorter than releasing the interpreter: at once if it has to wait for nobody
+/// and to recover nothing, otherwise [`patiently`].
+#[inline]
+pub fn at_once<T: Send>(
+    py: Python<'_>,
+    patience: Option<Duration>,
+    mut act: impl FnMut() -> Result<T> + Send,
+) -> Answer<T> {
+    let limit = Patience::none();
+    let done = act();
+    drop(limit);
+    match done {
+        Err(error) if error.kind() == ErrorKind::TimedOut => patiently(py, patience, || Ok(act()?)),
+        done => Ok(done?),
+    }
+}
+
 /// Tries again and again for a `timeout` in seconds (none: as long as it takes); `attempt` waits
 /// for the time it is given. `None`: the time ran out.
 pub fn wait<T: Send>(
@@ -149,6 +170,26 @@ pub fn wait<T: Send>(
     }
 }
 
+/// Runs a call that takes long, and cannot wait in slices, in a thread of its own. Ctrl-C ends the
+/// wait for it; the thread continues.
+pub fn in_a_thread<T: Send + 'static>(
+    py: Python<'_>,
+    act: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Answer<T> {
+    let (sender, receiver) = channel();
+    let thread = std::thread::Builder::new().name("commonhold".into());
+    // A call that cannot begin is dropped, which may wait, too.
+    py.detach(|| thread.spawn(move || drop(sender.send(act()))))
+        .map_err(|e| error(ErrorKind::Io, format!("cannot start a thread: {e}")))?;
+    let panicked = || Error::new(ErrorKind::Io, "the call's thread has panicked");
+    let result = wait(py, None, None, move |slice| match receiver.recv_timeout(slice) {
+        Ok(result) => Ok(Some(result)),
+        Err(RecvTimeoutError::Timeout) => Ok(None),
+        Err(RecvTimeoutError::Disconnected) => Err(panicked()),
+    })?;
+    Ok(result.unwrap_or_else(|| Err(panicked()))?)
+}
+
 /// A duration of `time` seconds.
 ///
 /// # Errors
@@ -163,8 +204,16 @@ pub fn seconds(time: f64) -> Answer<Duration> {
     Ok(Duration::try_from_secs_f64(time).unwrap_or(Duration::MAX))
 }
 
+/// A span of time from Python: seconds, or a `timedelta`.
+pub fn time_span(time: &Bound<'_, PyAny>) -> Answer<Duration> {
+    match time.extract::<f64>() {
+        Ok(time) => seconds(time),
+        Err(_) => Ok(time.extract::<Duration>()?),
+    }
+}
+
 /// # Errors
 /// `TimedOut`, if there is nothing.
 pub fn in_time<T>(found: Option<T>, what: &str) -> Answer<T> {
-    found.ok_or_else(|| error(ErrorKind::TimedOut, format!("{what} in time")))
+    found.ok_or_else(|| error(ErrorKind::TimedOut, format!("timed out: {what}")))
 }

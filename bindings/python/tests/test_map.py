@@ -4,6 +4,7 @@ import array
 import collections.abc
 import datetime
 import pickle
+import threading
 
 import pytest
 from conftest import until
@@ -76,6 +77,50 @@ def test_operations_that_only_maps_have(any_map):
     assert found[:50] == [value(any_map, i) for i in range(0, 100, 2)] and found[51:] == [None] * 49
     pair = any_map.random_pair()
     assert any_map[pair[0]] == pair[1]
+
+
+def test_a_pair_is_found_again(any_map):
+    one, other = value(any_map, 1), value(any_map, 2)
+    pair = any_map.pair(key(1))
+    assert pair.key == key(1) and pair.get() is None
+    pair.set(one)
+    assert pair.get() == one == any_map[key(1)]
+    any_map[key(1)] = other
+    assert pair.get() == other
+    del any_map[key(1)]
+    assert pair.get() is None
+    for i in range(10, 2000):
+        any_map[key(i)] = one
+    pair.set(one)
+    pair.set(other)
+    assert pair.get() == other == any_map[key(1)]
+
+
+def test_a_pair_counts_and_ends_with_its_map(hold):
+    pair = hold.map("it").pair(b"12345678")
+    assert [pair.increment(), pair.increment(5), pair.increment(-7)] == [1, 6, -1]
+    assert int.from_bytes(pair.get(), "little", signed=True) == -1
+    pair.set(b"text")
+    with pytest.raises(errors.MismatchError):
+        pair.increment()
+    hold.maps.drop("it")
+    with pytest.raises(errors.NotFoundError):
+        pair.get()
+    hold.close()
+    with pytest.raises(errors.ClosedError):
+        pair.get()
+
+
+def test_threads_share_a_pair(hold):
+    pair = hold.map("it").pair(b"12345678")
+    threads = [
+        threading.Thread(target=lambda: [pair.increment() for _ in range(500)]) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert pair.increment(0) == 2000
 
 
 def test_uids(any_map):
@@ -338,3 +383,19 @@ def test_a_digest_tells_maps_apart(hold):
     assert one.digest() == other.digest()
     other[b"a"] = b"2"
     assert one.digest() != other.digest()
+
+
+def test_pairs_are_joined_and_codecs_are_public(hold):
+    map = hold.map("m")
+    same = map
+    map |= {b"a": b"1"}
+    map |= [(b"b", b"2")]
+    assert map is same and dict(map) == {b"a": b"1", b"b": b"2"}
+    view = map.view(key=commonhold.STR, value=commonhold.JSON)
+    view |= {"c": [1, 2]}
+    assert view.map is map and view["c"] == [1, 2] and map[b"c"] == b"[1,2]"
+    numbers = map.view(commonhold.BYTES, commonhold.NUMBER)
+    numbers |= {b"n": 5}
+    assert map.increment(b"n") == 6
+    with pytest.raises(TypeError):
+        map |= {"text": b""}

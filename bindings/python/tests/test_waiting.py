@@ -105,6 +105,13 @@ def test_writing_waits_for_a_stopped_process_until_ctrl_c(hold, run, stopped, wr
     interrupted(run, f"hold.map('m'); print('waits', flush=True)\n{write}")
 
 
+@pytest.mark.parametrize("wait", ["wait_for_replicas(1)", "wait_for_replica('near')"])
+def test_waiting_for_replicas_ends_with_ctrl_c(hold, run, wait):
+    hold.map("m")
+    with hold.origin("m"):
+        interrupted(run, f"m = hold.map('m'); print('waits', flush=True)\nm.{wait}")
+
+
 PULLS = ("q.pull()", "q.try_pull()", "q.pull_many(2)")
 PUSHES = ("q.push(e)", "q.push_many([e])", "q.push_pull(e, q)", "e.release()")
 

@@ -2,8 +2,8 @@
 
 require "commonhold"
 
-# A channel: one sends, everybody receives. A queue: each element is in flight in one process at a
-# time.
+# A channel: one process sends, and all others receive. A queue: each element is in flight in one
+# process at a time.
 Commonhold.open("messages-#{Process.pid}", delete_on_last_exit: true) do |hold|
   channel = hold.channel("news", ring_bytes: 1 << 16)
   jobs = hold.queue("jobs", elements: 8, element_bytes: 64, queues: %i[free todo])

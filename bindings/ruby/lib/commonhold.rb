@@ -16,9 +16,9 @@ require_relative "commonhold/commonhold_ext"
 # the map was opened with +encoding:+.
 #
 # Any object may be used from any thread, and by a child after fork, which becomes a participant of
-# its own with its first write. Producers, consumers, elements in flight and collectors stay the
-# parent's. Every error includes Commonhold::Error, and is also of the class that Ruby itself would
-# raise: ArgumentError, KeyError, IOError for closed handles.
+# its own with its first write. Producers, consumers, elements in flight, collectors, origins,
+# replicas and journals stay the parent's. Every error includes Commonhold::Error, and is also of the
+# class that Ruby itself would raise: ArgumentError, KeyError, IOError for closed handles.
 module Commonhold
   class << self
     # Opens a hold, or creates it. A bare name lives in memory, under $COMMONHOLD_DIR or else
@@ -35,18 +35,23 @@ module Commonhold
     #   nil: without limit
     # @option options [String] :directory the directory of bare names
     # @return [Hold]
-    def open(name, create: nil, **options)
+    def open(name, create: nil, **options, &block)
       create = false if create.nil? && options[:read_only]
       how = { nil => 2, true => 1, false => 0 }.fetch(create) { raise ArgumentError, "create: is true, false or nil" }
       name = name.to_path if name.respond_to?(:to_path)
       Hold.check_options(options, Hold::OPTIONS)
-      hold = Hold._open(how, name, options)
-      return hold unless block_given?
+      with(Hold._open(how, name, options), &block)
+    end
+
+    # Gives the block what was opened, and closes it afterwards.
+    # @private
+    def with(opened)
+      return opened unless block_given?
 
       begin
-        yield hold
+        yield opened
       ensure
-        hold.close
+        opened.close
       end
     end
 
@@ -77,3 +82,7 @@ require_relative "commonhold/list"
 require_relative "commonhold/queue"
 require_relative "commonhold/channel"
 require_relative "commonhold/log"
+require_relative "commonhold/replication"
+require_relative "commonhold/holds"
+require_relative "commonhold/journal"
+require_relative "commonhold/cached"

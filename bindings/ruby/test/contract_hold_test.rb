@@ -145,9 +145,51 @@ class ContractHoldTest < Minitest::Test
     File.delete("#{@path}.backup", "#{@path}.again.hold")
   end
 
+  def test_a_frozen_hold
+    map = @hold.map("m")
+    map["a"] = "1"
+    result = @hold.with_frozen do
+      assert_raises(Commonhold::BusyError) { map["a"] = "2" }
+      assert_raises(Commonhold::BusyError) { @hold.with_frozen { flunk } }
+      map["a"] * 2
+    end
+    assert_equal "11", result
+    assert_raises(ZeroDivisionError) { @hold.with_frozen { 1 / 0 } }
+    assert_equal(:thrown, catch(:out) { @hold.with_frozen { throw :out, :thrown } })
+    assert_equal :broken, (@hold.with_frozen { break :broken })
+    assert_raises(LocalJumpError, ArgumentError) { @hold.with_frozen }
+    assert_raises(Timeout::Error) { Timeout.timeout(0.05) { @hold.with_frozen { sleep } } }
+    map["a"] = "3" # It is thawed each time.
+  end
+
+  def test_writers_wait_while_the_hold_is_frozen
+    map = @hold.map("m")
+    pid = child { while true do @hold.map("m").increment("n") end }
+    await("the writer") { map.increment("n", 0) > 10 }
+    thread = nil
+    @hold.with_frozen do
+      thread = Thread.new { map["mine"] = "x" }
+      await("the thread") { thread.status == "sleep" }
+      before = map["n"]
+      200.times { Thread.pass && assert_equal(before, map["n"]) }
+      assert_nil map["mine"]
+      assert_child { map["n"] == before }
+    end
+    thread.join
+    assert_equal "x", map["mine"]
+    killed = Thread.new { @hold.with_frozen { sleep } }
+    await("the thread") { killed.status == "sleep" }
+    assert killed.kill.join(60)
+    before = map["n"]
+    await("the writer") { map["n"] != before }
+  ensure
+    Process.kill(:KILL, pid)
+    Process.wait(pid)
+  end
+
   def test_every_error_is_one_of_ours
     errors = Commonhold.constants.map { |name| Commonhold.const_get(name) }.select { |c| c.is_a?(Class) && c <= Exception }
-    assert_equal 22, errors.size
+    assert_equal 23, errors.size
     assert(errors.all? { |error| error < Commonhold::Error && error < StandardError })
     assert_equal errors.size, errors.map { |error| error::CODE }.uniq.size
   end

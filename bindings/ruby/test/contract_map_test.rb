@@ -27,6 +27,49 @@ class ContractMapTest < Minitest::Test
     assert_predicate @map, :empty?
   end
 
+  def test_more_of_a_hash
+    pairs = (0...100).to_h { |i| ["key #{i}", (i % 10).to_s] }
+    @map.set_many(pairs)
+    is_seven = proc { |_key, value| value == "7" }
+    assert_equal pairs.select(&is_seven), @map.select(&is_seven)
+    assert_equal pairs.select(&is_seven), @map.filter(&is_seven)
+    assert_equal pairs.reject(&is_seven), @map.reject(&is_seven)
+    assert_equal pairs.transform_values(&:to_i), @map.transform_values(&:to_i)
+    assert @map.value?("7") && @map.has_value?("0") && !@map.value?("10")
+    assert_equal "7", @map[@map.key("7")]
+    assert_nil @map.key("none")
+    assert_equal %w[1 2], @map.fetch_values("key 1", "key 2")
+    assert_equal %w[1 none!], @map.fetch_values("key 1", "none") { |key| "#{key}!" }
+    assert_raises(KeyError) { @map.fetch_values("key 1", "none") }
+    assert(@map.any? { |key, value| key == "key 7" && value == "7" })
+    assert_equal 10, @map.count(&is_seven)
+    assert_equal pairs, (@map.each_with_object({}) { |(key, value), all| all[key] = value })
+    assert_equal 100, @map.select.size
+    assert_same @map, @map.delete_if(&is_seven)
+    assert_equal pairs.reject(&is_seven), @map.to_h
+    assert_same @map, @map.keep_if { |_key, value| value < "3" }
+    assert_equal 30, @map.size
+    @map.delete_if { |key, _value| @map[key] = "changed meanwhile" }
+    assert_equal ["changed meanwhile"], @map.values.uniq
+  end
+
+  def test_an_iteration_is_resumed_at_its_cursor
+    pairs = (0...5000).to_h { |i| ["key #{i}", i.to_s] }
+    @map.set_many(pairs)
+    walk = @map.pairs
+    seen = Array.new(1000) { walk.next }
+    seen << walk.next until walk.at_cursor?
+    cursor = walk.cursor
+    walk.close
+    assert_raises(Commonhold::ClosedError) { walk.next }
+    rest = @hold.map("m").pairs(cursor: cursor).to_a
+    assert_equal pairs.to_a.sort, (seen + rest).sort
+    assert_child { @map.pairs(cursor: cursor).to_a == rest }
+    assert_nil @map.pairs.tap { |all| assert_equal 5000, all.count }.next
+    assert_raises(ArgumentError) { @map.pairs(cursor: -1) }
+    assert_raises(NoMethodError) { Commonhold::Pairs.new }
+  end
+
   def test_fetch
     @map["a"] = "1"
     assert_equal "1", @map.fetch("a")
@@ -88,6 +131,24 @@ class ContractMapTest < Minitest::Test
     assert_raises(RangeError) { @map.increment("n", 1 << 70) }
   end
 
+  def test_a_pair_is_found_again
+    pair = @map.pair("12345678")
+    assert_nil pair.get
+    assert_equal [1, -4], [pair.increment, pair.increment(-5)]
+    assert_equal(-3, @map.increment("12345678"))
+    assert_equal(-3, pair.get.unpack1("q<"))
+    assert_same pair, pair.set("text")
+    assert_equal "text", @map["12345678"]
+    assert_raises(Commonhold::MismatchError) { pair.increment }
+    @map.delete("12345678")
+    assert_nil pair.get
+    (0...2000).each { |i| @map["other #{i}"] = "1" }
+    pair.set("x" * 10_000)
+    assert_equal "x" * 10_000, pair.get
+    pair.close
+    assert_raises(Commonhold::ClosedError) { pair.get }
+  end
+
   def test_batches
     pairs = (0...1000).to_h { |i| ["key #{i}", "value #{i}"] }
     assert_same @map, @map.set_many(pairs)
@@ -112,6 +173,18 @@ class ContractMapTest < Minitest::Test
     assert_nil @map.get_uid(uid)
     @map.increment("n")
     assert_equal 3, @map.increment_uid(@map.uid("n"), "n", 2)
+    @map["c"] = "1"
+    uid = @map.uid("c")
+    refute @map.compare_exchange_uid(uid, "c", "2", "3")
+    assert @map.compare_exchange_uid(uid, "c", "1", "2")
+    assert @map.update_uid(uid, "c") { |old| old + "!" }
+    assert_equal "2!", @map["c"]
+    refute(@map.update_uid(uid, "d") { flunk })
+    assert_nil @map.take_uid(uid, "d")
+    assert_equal "2!", @map.take_uid(uid, "c")
+    refute @map.key?("c")
+    refute @map.compare_exchange_uid(uid, "c", "2!", "3")
+    refute(@map.update_uid(uid, "c") { flunk })
   end
 
   def test_walks

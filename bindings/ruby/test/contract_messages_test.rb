@@ -132,6 +132,58 @@ class ContractMessagesTest < Minitest::Test
     assert_kind_of Hash, log.stat
   end
 
+  def test_a_log_is_read_as_it_grows
+    log = @hold.log("l")
+    log.info("first")
+    reader = log.reader
+    assert_equal ["first"], reader.finish.map(&:text)
+    assert_equal [], reader.finish
+    pid = child { 3.times { |i| log.info("line #{i}") } }
+    assert_predicate Process.wait2(pid).last, :success?
+    lines = []
+    await("the lines") { lines.concat(reader.poll).size == 3 }
+    assert_equal ["line 0", "line 1", "line 2"], lines.map(&:text)
+    log.warn("last")
+    following = Thread.new { log.reader.each.find { |line| line.text == "later" } }
+    await("the thread") { following.status == "sleep" }
+    log.error("later")
+    assert_equal 1, following.value.level
+    assert_equal %w[last later], reader.finish.map(&:text)
+    assert_equal %w[first later], (log.reader.finish.map(&:text) & %w[first later])
+    tail = Thread.new { reader.each { nil } }
+    await("the thread") { tail.status == "sleep" }
+    assert tail.kill.join(60)
+    reader.close
+    assert_raises(Commonhold::ClosedError) { reader.poll }
+    assert_raises(NoMethodError) { Commonhold::LogReader.new }
+  end
+
+  def test_a_log_is_collected_into_a_pipe
+    log = @hold.log("l")
+    read, write = IO.pipe
+    collector = log.collect_to(write)
+    write.close
+    assert_raises(Commonhold::BusyError) { log.collect_to($stderr) }
+    thread = Thread.new { collector.run }
+    log.info("through the pipe")
+    assert_match(/thread aa/, read.gets) # It announces its writer.
+    assert_match(/through the pipe/, read.gets)
+    log.info("left")
+    collector.stop
+    assert_operator thread.value, :>=, 2
+    collector.close
+    assert_match(/left/, read.read)
+    Dir.mktmpdir do |folder|
+      log.info("to a file")
+      rounds = 0
+      log.collect_to_file("#{folder}/log").tap { |to_file| to_file.run { (rounds += 1) == 3 } }.close
+      assert_equal 3, rounds
+      assert_match(/to a file/, File.read("#{folder}/log"))
+    end
+    assert_raises(Commonhold::Error) { log.collect_to(99_999) }
+    assert_raises(TypeError) { log.collect_to("path") }
+  end
+
   def test_a_logger
     log = @hold.log("l", level: :trace)
     logger = log.logger(progname: "shop")

@@ -82,6 +82,58 @@ class ThreadsTest < Minitest::Test
     GC.stress = false
   end
 
+  def test_gc_stress_of_batches
+    map = @hold.map("m")
+    map["key"] = "value"
+    queue = @hold.queue("q", elements: 4, element_bytes: 8, queues: %w[free full])
+    consumer = @hold.channel("c", ring_bytes: 4096).tap { |channel| @producer = channel.producer }.consumer
+    log = @hold.log("log").tap { |lines| lines.info("line") }
+    GC.stress = true
+    @producer.send_many(["message #{1}", "x" * 100, ""])
+    seen = [consumer.peek, consumer.advance, *consumer.recv_many]
+    @producer.reserve(9) { |room| room.write("re#{1}").write("s" * 6, 3) }
+    queue.push_many(:full, queue.pull_many(:free, 3).each { |element| element.write("x#{1}") })
+    element = queue.push_pull(:free, queue.pull(:full), "full")
+    frozen = @hold.with_frozen { map.pairs.to_a + ["froz#{'en'}"] }
+    raised = begin
+      @hold.with_frozen { raise "in the #{'block'}" }
+    rescue RuntimeError => e
+      e.message
+    end
+    map.update_uid(map.uid("key"), "key") { |old| "#{old}!" }
+    lines = log.reader.finish.map(&:text)
+    GC.stress = false
+    assert_equal ["message 1", true, "x" * 100, "", "re1ssssss"], seen << consumer.recv
+    assert_equal ["x1", [%w[key value], "frozen"]], [element.read(0, 2), frozen]
+    assert_equal ["in the block", "value!", ["line"]], [raised, map["key"], lines]
+  ensure
+    GC.stress = false
+  end
+
+  def test_gc_stress_of_replicas_and_journals
+    map = @hold.map("m")
+    map["key"] = "value"
+    other = Commonhold.open("#{@path}.other.hold")
+    GC.auto_compact = GC.stress = true
+    origin = @hold.origin("m", secret: "s" * 30, uids: [Process.uid, 1 << 20])
+    at = origin.listen("unix:#{@path}.socket#{1}")
+    replica = other.replica("copy", at, secret: "s" * 30, name: "near")
+    ready = replica.wait_ready(timeout: 60)
+    map.wait_for_replica("near", timeout: 60)
+    replica.close
+    origin.close
+    @hold.journal("m", "#{@path}.journal") { map.sync(timeout: 60) }
+    GC.auto_compact = GC.stress = false
+    Commonhold::Journal.rebuild(other, "again", "#{@path}.journal")
+    assert ready
+    assert_equal %w[value value], (%w[copy again].map { |name| other.maps.open(name)["key"] })
+  ensure
+    GC.auto_compact = GC.stress = false
+    other&.close
+    Commonhold.remove("#{@path}.other.hold", force: true)
+    File.delete("#{@path}.journal")
+  end if GC.respond_to?(:auto_compact=) # Ruby 3
+
   # Short Strings are where the collector can move them.
   def test_names_that_the_collector_moves
     names = Array.new(64) { |i| "queue #{i}" }

@@ -8,18 +8,24 @@
 //! refused.
 #![allow(unsafe_code)]
 
-use crate::ffi::invalid;
+use crate::ffi::give::is_place;
+use crate::ffi::{Answer, Said, invalid, yes};
 use commonhold::{Error, ErrorKind, Result};
 use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::ptr::NonNull;
 
 /// The most bytes that one thing can have, whatever it is.
 const MOST: usize = u32::MAX as usize;
 
+/// The reason why these bytes cannot be.
 #[cold]
-fn too_large(len: usize) -> Error {
+fn impossible(data: *const c_void, len: usize) -> Error {
+    if data.is_null() {
+        return invalid(format!("expected a pointer to {len} bytes, got NULL"));
+    }
     Error::new(ErrorKind::TooLarge, format!("expected at most 2^32 - 1 bytes, got {len}"))
 }
 
@@ -35,12 +41,26 @@ impl In {
     /// `Invalid` for NULL with a length; `TooLarge`.
     #[inline]
     pub(crate) fn bytes(&self, len: usize) -> Result<&[u8]> {
-        View { data: self.0.cast(), len }.checked()?;
-        if len == 0 {
-            return Ok(&[]);
+        // One comparison, and nothing that comes back from a cold function: both keep the usual
+        // way short.
+        let (data, most) = match self.0.is_null() {
+            true => (NonNull::<u8>::dangling().as_ptr().cast_const(), 0),
+            false => (self.0.cast(), MOST),
+        };
+        if len > most {
+            return Err(impossible(self.0, len));
         }
-        // SAFETY: see the module.
-        Ok(unsafe { std::slice::from_raw_parts(self.0.cast(), len) })
+        // SAFETY: see the module; NULL is no bytes.
+        Ok(unsafe { std::slice::from_raw_parts(data, len) })
+    }
+
+    /// The same for bytes that may be missing: `None` for NULL.
+    ///
+    /// # Errors
+    /// As for [`bytes`](Self::bytes).
+    pub(crate) fn optional(&self, len: usize) -> Result<Option<&[u8]>> {
+        let bytes = self.bytes(len)?;
+        Ok((!self.0.is_null()).then_some(bytes))
     }
 }
 
@@ -70,10 +90,8 @@ impl View {
 
     #[inline]
     fn checked(&self) -> Result<()> {
-        if self.data.is_null() && self.len > 0 {
-            return Err(invalid(format!("expected a pointer to {} bytes, got NULL", self.len)));
-        }
-        if self.len > MOST { Err(too_large(self.len)) } else { Ok(()) }
+        let most = if self.data.is_null() { 0 } else { MOST };
+        if self.len > most { Err(impossible(self.data.cast(), self.len)) } else { Ok(()) }
     }
 }
 
@@ -117,7 +135,7 @@ impl<T> Many<T> {
             return Ok(&[]);
         }
         let most = isize::MAX as usize / size_of::<T>().max(1);
-        if self.0.is_null() || !self.0.is_aligned() || count > most {
+        if !is_place(self.0) || count > most {
             return Err(invalid(format!(
                 "expected a valid array of {count} elements, got {:?}",
                 self.0
@@ -197,6 +215,11 @@ impl Name {
     }
 }
 
+#[cold]
+fn no_room(len: usize) -> Error {
+    invalid(format!("expected a buffer of {len} bytes, got NULL"))
+}
+
 /// The caller's memory to fill.
 #[repr(transparent)]
 pub struct Room(*mut c_void);
@@ -208,14 +231,13 @@ impl Room {
     /// `Invalid` for NULL with a length.
     #[inline]
     pub(crate) fn bytes(&mut self, len: usize) -> Result<&mut [MaybeUninit<u8>]> {
-        if len == 0 {
-            return Ok(&mut []);
-        }
-        if self.0.is_null() {
-            return Err(invalid(format!("expected a buffer of {len} bytes, got NULL")));
-        }
-        // SAFETY: see the module.
-        Ok(unsafe { std::slice::from_raw_parts_mut(self.0.cast(), len.min(MOST)) })
+        let (data, len) = match NonNull::new(self.0.cast()) {
+            Some(data) => (data, len.min(MOST)),
+            None if len > 0 => return Err(no_room(len)),
+            None => (NonNull::dangling(), 0),
+        };
+        // SAFETY: see the module; NULL is no memory.
+        Ok(unsafe { std::slice::from_raw_parts_mut(data.as_ptr(), len) })
     }
 }
 
@@ -250,6 +272,19 @@ impl Buffer {
         self.data.is_null() || self.capacity == 0
     }
 
+    /// Its memory, of which nothing has to have a value before.
+    ///
+    /// # Safety
+    /// It is [sound](Self::is_sound), and empty until the memory is used no more.
+    #[inline]
+    unsafe fn room(&mut self) -> &mut [MaybeUninit<u8>] {
+        if self.is_empty() {
+            return &mut [];
+        }
+        // SAFETY: see the module.
+        unsafe { std::slice::from_raw_parts_mut(self.data.cast(), self.capacity) }
+    }
+
     /// # Safety
     /// It is [sound](Self::is_sound).
     #[inline]
@@ -273,7 +308,7 @@ impl OutBytes {
     /// `Invalid` if it has not.
     #[inline]
     pub(crate) fn needed(&self) -> Result<()> {
-        if self.0.is_null() || !self.0.is_aligned() {
+        if !is_place(self.0) {
             return Err(invalid("the ch_bytes for the result is NULL"));
         }
         // SAFETY: see the module; only its words are read.
@@ -306,6 +341,35 @@ impl OutBytes {
         // SAFETY: as above.
         unsafe { self.0.write(Buffer::of(bytes)) };
         result
+    }
+
+    /// Gives the memory that the buffer has to `copy`, which puts a value there and returns its
+    /// length; `None` leaves the buffer empty. If the value needs more memory, it is `fill` that
+    /// gets the buffer's bytes.
+    ///
+    /// # Errors
+    /// `Invalid` if it is none; those of `copy` and `fill`.
+    #[inline]
+    pub(crate) fn copy(
+        &self,
+        copy: impl FnOnce(&mut [MaybeUninit<u8>]) -> Result<Option<usize>>,
+        fill: impl FnOnce(&mut Vec<u8>) -> Result<bool>,
+    ) -> Answer {
+        self.needed()?;
+        // SAFETY: see the module.
+        let buffer = unsafe { &mut *self.0 };
+        buffer.len = 0;
+        // SAFETY: it is sound, and was emptied.
+        let room = unsafe { buffer.room() };
+        let most = room.len();
+        match copy(room)? {
+            None => Ok(Said::None),
+            Some(len) if len <= most => {
+                buffer.len = len;
+                Ok(Said::Done)
+            }
+            Some(_) => Ok(yes(self.fill(fill)?)),
+        }
     }
 
     /// # Errors

@@ -7,6 +7,7 @@
 //! ours begin with `ch_`.
 #![allow(unsafe_code)]
 
+use crate::ffi::give::is_place;
 use commonhold::{Error, ErrorKind, Result};
 use std::ffi::{c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -49,9 +50,21 @@ pub struct CError {
 
 /// The place for a call's error; may be NULL.
 #[repr(transparent)]
+#[derive(Clone, Copy)]
 pub struct ErrorOut(*mut CError);
 
 impl ErrorOut {
+    #[cold]
+    fn refuse(self, found: Error) -> c_int {
+        self.tell(found.kind() as c_int, &found.to_string())
+    }
+
+    #[cold]
+    fn panicked(self) -> c_int {
+        let text = "a bug in Commonhold; standard error shows the details. Please report it";
+        self.tell(PANIC, text)
+    }
+
     #[cold]
     fn tell(self, code: c_int, text: &str) -> c_int {
         let mut end = text.len().min(MESSAGE - 1);
@@ -63,7 +76,7 @@ impl ErrorOut {
             // A NUL would end it.
             *to = if *from == 0 { b'?' } else { *from } as c_char;
         }
-        if !self.0.is_null() && self.0.is_aligned() {
+        if is_place(self.0) {
             // SAFETY: see the module.
             unsafe { self.0.write(CError { code, message }) }
         }
@@ -71,15 +84,15 @@ impl ErrorOut {
     }
 }
 
-/// Runs a call.
+/// Runs a call. A number is all that leaves the part that may panic: the result of a call that
+/// does well is never stored.
 #[inline]
 pub(crate) fn run(error: ErrorOut, call: impl FnOnce() -> Answer) -> c_int {
-    match catch_unwind(AssertUnwindSafe(call)) {
-        Ok(Ok(said)) => said as c_int,
-        Ok(Err(found)) => error.tell(found.kind() as c_int, &found.to_string()),
-        Err(_) => error
-            .tell(PANIC, "a bug in Commonhold; standard error shows the details. Please report it"),
-    }
+    let answer = || match call() {
+        Ok(said) => said as c_int,
+        Err(found) => error.refuse(found),
+    };
+    catch_unwind(AssertUnwindSafe(answer)).unwrap_or_else(|_| error.panicked())
 }
 
 /// Runs a call that cannot tell of errors.

@@ -9,6 +9,7 @@
 //! touched if the word is right.
 #![allow(unsafe_code)]
 
+use crate::ffi::give::is_place;
 use crate::ffi::invalid;
 use commonhold::Result;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -58,9 +59,7 @@ impl<T: Kind> Ref<T> {
 #[inline]
 fn is_one<T: Kind>(handle: *const Handle<T>) -> bool {
     // SAFETY: see the module. Relaxed: it is stored before anybody has the handle.
-    !handle.is_null()
-        && handle.is_aligned()
-        && unsafe { (*handle).tag.load(Ordering::Relaxed) } == T::TAG
+    is_place(handle) && unsafe { (*handle).tag.load(Ordering::Relaxed) } == T::TAG
 }
 
 #[cold]
@@ -105,7 +104,7 @@ impl<T: Kind> NewHandle<T> {
     /// # Errors
     /// `Invalid` if it has not.
     pub(crate) fn ready(self) -> Result<Place<T>> {
-        if self.0.is_null() || !self.0.is_aligned() {
+        if !is_place(self.0) {
             return Err(invalid(format!("the pointer for the {} is NULL", T::NAME)));
         }
         // SAFETY: see the module; the header says that it points to a pointer.

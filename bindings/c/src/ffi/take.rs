@@ -11,6 +11,7 @@
 //! `abi_tests`), so that each of their bytes is a member's.
 #![allow(unsafe_code)]
 
+use crate::ffi::give::is_place;
 use crate::ffi::invalid;
 use commonhold::{Error, Result};
 use std::mem::MaybeUninit;
@@ -45,7 +46,7 @@ impl<T: Plain> Take<T> {
     /// `Invalid` if it is NULL.
     #[inline]
     pub(crate) fn needed(&self, what: &str) -> Result<T> {
-        if self.0.is_null() || !self.0.is_aligned() {
+        if !is_place(self.0) {
             return Err(invalid(format!("the {what} is NULL")));
         }
         // SAFETY: see the module.
@@ -58,7 +59,7 @@ const MOST: usize = 1 << 16;
 
 /// The size in a structure of options, if a structure of this type can have it.
 fn believed<T: Growing>(options: *const T) -> Result<usize> {
-    if options.is_null() || !options.is_aligned() {
+    if !is_place(options) {
         return Err(invalid("the options are NULL"));
     }
     // SAFETY: see the module: it begins with its size.
@@ -88,7 +89,17 @@ fn unknown(size: usize, init: &str) -> Error {
 #[repr(transparent)]
 pub struct Asked<T>(*const T);
 
+impl<T> Clone for Asked<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Asked<T> {}
+
 impl<T: Growing> Asked<T> {
+    pub(crate) const NULL: Asked<T> = Asked(std::ptr::null());
+
     /// # Errors
     /// `Invalid` if its size is impossible, or it requests options that this version does not know.
     pub(crate) fn or_defaults(&self) -> Result<T> {

@@ -3,7 +3,7 @@
 use crate::basics::{Position, json, time};
 use crate::ffi::call::export;
 use crate::ffi::take::{Growing, Plain};
-use crate::ffi::{Give, GiveOptions, OutBytes, Owned, Ref, View, invalid, yes};
+use crate::ffi::{Give, GiveOptions, Name, OutBytes, Owned, Ref, Take, View, invalid, yes};
 use commonhold::Result;
 use commonhold::map::{CacheOptions, Map, MapMode, MapOptions};
 use std::time::Duration;
@@ -159,6 +159,44 @@ export! {
 
     fn ch_map_sync(map: Ref<Map>, timeout_ns: u64, position: Give<Position>) {
         position.set(map.get()?.sync(time(timeout_ns))?.into());
+        Ok(yes(true))
+    }
+
+    fn ch_map_sync_to(map: Ref<Map>, end: Take<Position>, timeout_ns: u64) {
+        map.get()?.sync_to(end.needed("position")?.into(), time(timeout_ns))?;
+        Ok(yes(true))
+    }
+
+    fn ch_map_wait_for_replicas(
+        map: Ref<Map>,
+        end: Take<Position>,
+        count: u64,
+        timeout_ns: u64,
+        applied: Give<u64>,
+    ) {
+        let (map, time) = (map.get()?, time(timeout_ns));
+        // More than there can be are never there.
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        let found = match end.optional()? {
+            Some(end) => map.wait_for_replicas_to(end.into(), count, time)?,
+            None => map.wait_for_replicas(count, time)?,
+        };
+        applied.set(found as u64);
+        Ok(yes(true))
+    }
+
+    fn ch_map_wait_for_replica(
+        map: Ref<Map>,
+        end: Take<Position>,
+        name: Name,
+        timeout_ns: u64,
+    ) {
+        let (map, time) = (map.get()?, time(timeout_ns));
+        let name = name.text("the replica's name")?;
+        match end.optional()? {
+            Some(end) => map.wait_for_replica_to(end.into(), name, time)?,
+            None => map.wait_for_replica(name, time)?,
+        }
         Ok(yes(true))
     }
 }

@@ -39,8 +39,4 @@ export! {
     fn ch_map_begin_stream(hold: Ref<Hold>, name: Name, bytes: u64) {
         Ok(yes(hold.get()?.maps().begin_stream(name.text("the map's name")?, bytes)?))
     }
-
-    fn ch_map_promote(hold: Ref<Hold>, name: Name) {
-        Ok(yes(hold.get()?.maps().promote(name.text("the map's name")?)?))
-    }
 }

@@ -7,15 +7,19 @@
 //! | reading by key; batches | [`read`] |
 //! | writing by key | [`write`] |
 //! | by uid | [`uid`] |
+//! | handles on one pair | [`pair`] |
 //! | callbacks that decide on a new value | [`update`] |
 //! | iterating over all pairs | [`walk`] |
 //! | lists as values | [`lists`] |
 //! | following changes | [`follow`] |
+//! | how old a replica's contents may be | [`age`] |
 
 pub(crate) mod about;
+mod age;
 mod by_name;
 pub(crate) mod follow;
 mod lists;
+mod pair;
 mod read;
 mod uid;
 mod update;

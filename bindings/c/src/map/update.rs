@@ -51,6 +51,7 @@ fn gave_up(said: c_int) -> Error {
         TooManyParticipants,
         Io,
         Lapped,
+        Stale,
     ];
     let kind = kinds.into_iter().find(|kind| *kind as c_int == said).unwrap_or(Invalid);
     Error::new(kind, format!("the callback returned {said}; nothing was changed"))

@@ -1,7 +1,7 @@
 //! Writing by key.
 
 use crate::ffi::call::export;
-use crate::ffi::{Give, In, Many, OutBytes, Ref, View, yes};
+use crate::ffi::{Give, In, Many, NewHandle, OutBytes, Ref, View, yes};
 use commonhold::map::Map;
 use std::time::Duration;
 
@@ -22,6 +22,12 @@ export! {
     ) {
         let (key, value) = (key.bytes(key_len)?, value.bytes(value_len)?);
         uid.set(map.get()?.set_with_ttl(key, value, Duration::from_millis(ttl_ms))?.0);
+        Ok(yes(true))
+    }
+
+    fn ch_map_with_ttl(map: Ref<Map>, ttl_ms: u64, with_ttl: NewHandle<Map>) {
+        let place = with_ttl.ready()?;
+        place.put(map.get()?.with_ttl(Duration::from_millis(ttl_ms))?);
         Ok(yes(true))
     }
 

@@ -7,7 +7,7 @@ use crate::ffi::take::{Growing, Plain};
 use crate::ffi::{
     Asked, Give, In, Many, Name, NewHandle, OutBytes, Owned, Ref, User, invalid, yes,
 };
-use crate::net::Native;
+use crate::net::{Native, compression};
 use commonhold::{Hold, Result};
 use commonhold_io::sockets::LoopKind;
 use commonhold_replicate::{Address, Origin, OriginOptions, Secret, Transmission};
@@ -36,7 +36,8 @@ pub struct Options {
     io_threads: u32,
     kind: u32,
     explicit_transmission: u32,
-    /// A place for members to come.
+    allow_unauthenticated: u32,
+    compression: u32,
     reserved: u32,
 }
 
@@ -56,6 +57,8 @@ impl Plain for Options {
         io_threads: 0,
         kind: 0,
         explicit_transmission: 0,
+        allow_unauthenticated: 0,
+        compression: 0,
         reserved: 0,
     };
 }
@@ -75,7 +78,7 @@ pub(super) fn secret(bytes: In, len: usize) -> Result<Option<Secret>> {
 }
 
 impl Options {
-    fn build(&self) -> Result<OriginOptions> {
+    pub(super) fn build(&self) -> Result<OriginOptions> {
         let mut options = OriginOptions::default();
         if self.stream_bytes != 0 {
             options.stream_bytes = self.stream_bytes;
@@ -97,6 +100,8 @@ impl Options {
             _ => Transmission::Explicit,
         };
         options.secret = secret(self.secret, self.secret_len)?;
+        options.allow_unauthenticated = self.allow_unauthenticated != 0;
+        options.compression = compression(self.compression)?;
         if self.allowed_uid_count != 0 {
             options.allowed_uids = Some(self.allowed_uids.all(self.allowed_uid_count)?.to_vec());
         }
@@ -110,8 +115,12 @@ impl Options {
 
 /// Gives a callback a text that ends with a NUL.
 pub(super) fn tell(call: extern "C" fn(User, *const c_char), user: User, text: &str) {
-    let text = CString::new(text.replace('\0', "?")).unwrap_or_default();
-    call(user, text.as_ptr());
+    call(user, terminated(text).as_ptr());
+}
+
+/// A text that ends with a NUL.
+pub(super) fn terminated(text: &str) -> CString {
+    CString::new(text.replace('\0', "?")).unwrap_or_default()
 }
 
 /// An address as text.

@@ -4,10 +4,12 @@ use crate::basics::{Position, json, time};
 use crate::ffi::call::export;
 use crate::ffi::fd;
 use crate::ffi::take::{Growing, Plain};
-use crate::ffi::{Asked, Give, In, Name, NewHandle, OutBytes, Owned, Ref, Take, User, yes};
+use crate::ffi::{
+    Asked, Give, In, Many, Name, NewHandle, OutBytes, Owned, Ref, Take, User, invalid, yes,
+};
 use crate::map::follow::Change;
-use crate::net::Native;
 use crate::net::origin::{address, secret, tell};
+use crate::net::{Native, compression};
 use commonhold::map::Map;
 use commonhold::stream::{StreamFrame, StreamPosition};
 use commonhold::{Hold, Result};
@@ -28,6 +30,15 @@ pub struct Options {
     ready: Option<extern "C" fn(User, Position)>,
     lost: Option<extern "C" fn(User, *const c_char)>,
     user: User,
+    name: Name,
+    also: Many<Name>,
+    also_count: usize,
+    origin_map: Name,
+    stream_bytes: u64,
+    adopt: u32,
+    compression: u32,
+    prefix: In,
+    prefix_len: usize,
 }
 
 impl Plain for Options {
@@ -41,6 +52,15 @@ impl Plain for Options {
         ready: None,
         lost: None,
         user: User::NONE,
+        name: Name::NULL,
+        also: Many::NULL,
+        also_count: 0,
+        origin_map: Name::NULL,
+        stream_bytes: 0,
+        adopt: 0,
+        compression: 0,
+        prefix: In::NULL,
+        prefix_len: 0,
     };
 }
 
@@ -49,7 +69,7 @@ impl Growing for Options {
 }
 
 impl Options {
-    fn build(&self) -> Result<ReplicaOptions> {
+    pub(super) fn build(&self) -> Result<ReplicaOptions> {
         let mut options =
             ReplicaOptions { secret: secret(self.secret, self.secret_len)?, ..Default::default() };
         if self.first_pause_ns != 0 {
@@ -58,7 +78,39 @@ impl Options {
         if self.longest_pause_ns != 0 {
             options.longest_pause = Duration::from_nanos(self.longest_pause_ns);
         }
+        if self.name.optional().is_some() {
+            options.name = self.name.text("the replica's name")?.to_owned();
+        }
+        let also = self.also.all(self.also_count)?.iter().copied();
+        options.also = also.map(address).collect::<Result<_>>()?;
+        if self.origin_map.optional().is_some() {
+            options.map = Some(self.origin_map.text("the name of the origin's map")?.to_owned());
+        }
+        options.stream_bytes = (self.stream_bytes != 0).then_some(self.stream_bytes);
+        options.adopt = self.adopt != 0;
+        options.compression = compression(self.compression)?;
+        options.prefix = self.prefix.optional(self.prefix_len)?.map(<[u8]>::to_vec);
         Ok(options)
+    }
+
+    /// The same for each map of a hold.
+    ///
+    /// # Errors
+    /// `Invalid` also for options that only the replica of one map has.
+    pub(super) fn build_for_all(&self) -> Result<ReplicaOptions> {
+        if self.changed.is_some() || self.ready.is_some() || self.lost.is_some() {
+            return Err(invalid(
+                "the replica of a whole hold does not use the callbacks of ch_replica_options: set \
+                 those of ch_hold_replica_options",
+            ));
+        }
+        if self.origin_map.optional().is_some() {
+            return Err(invalid(
+                "the replica of a whole hold has all maps under their own names: do not set \
+                 origin_map, or use ch_replica_connect()",
+            ));
+        }
+        self.build()
     }
 
     fn events(&self) -> Events {
@@ -108,6 +160,16 @@ pub struct Status {
     connections: u64,
     connected: u32,
     ready: u32,
+    has_position: u32,
+    ended: u32,
+}
+
+/// `ch_promotion`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Promotion {
+    position: Position,
+    epoch: u64,
     has_position: u32,
 }
 
@@ -166,6 +228,7 @@ export! {
             connected: u32::from(status.connected),
             ready: u32::from(status.ready),
             has_position: u32::from(status.position.is_some()),
+            ended: u32::from(status.ended),
         });
         Ok(yes(true))
     }
@@ -181,6 +244,17 @@ export! {
     fn ch_replica_wait_for(replica: Ref<Native<Replica>>, position: Take<Position>, timeout_ns: u64) {
         let position = position.needed("position")?.into();
         Ok(yes(replica.get()?.get()?.wait_for(position, time(timeout_ns))))
+    }
+
+    fn ch_map_promote(hold: Ref<Hold>, name: Name, promotion: Give<Promotion>) {
+        let done = commonhold_replicate::promote(hold.get()?, name.text("the map's name")?)?;
+        let Some(done) = done else { return Ok(yes(false)) };
+        promotion.set(Promotion {
+            position: done.position.map_or(Position::ZERO, Position::from),
+            epoch: done.epoch,
+            has_position: u32::from(done.position.is_some()),
+        });
+        Ok(yes(true))
     }
 
     fn ch_map_digest(map: Ref<Map>, digest: OutBytes) {

@@ -51,12 +51,17 @@ public:
     // As JSON, sorted by name.
     std::string list() const { return detail::text_of(ch_map_list, hold_); }
 
-    // Gives a map a stream, which map::follow() needs. False if the map has one already.
+    // Gives a map a stream, which map::follow() needs. A stream of another size begins again. False
+    // if the map has one of this size, or of any size and `bytes` is 0.
     bool begin_stream(std::string_view name, std::uint64_t bytes) const {
         return detail::call(ch_map_begin_stream, hold_, detail::name(name), bytes);
     }
     // Makes a replica's map writable for every process. False if it is writable already.
-    bool promote(std::string_view name) const { return detail::call(ch_map_promote, hold_, detail::name(name)); }
+    std::optional<ch_promotion> promote(std::string_view name) const {
+        ch_promotion done;
+        if (!detail::call(ch_map_promote, hold_, detail::name(name), &done)) return std::nullopt;
+        return done;
+    }
 
 private:
     template <class Function>
@@ -83,7 +88,7 @@ public:
     // False if there is none. Throws busy while another process has it open.
     bool drop(std::string_view name) const { return detail::call(ch_queue_drop, hold_, detail::name(name)); }
     std::string list() const { return detail::text_of(ch_queue_list, hold_); }
-    // A queue's statistics as JSON, also through a read-only hold, in which no queue can be opened.
+    // A queue's statistics as JSON; works even in a read-only hold, where no queue can be opened.
     std::string describe(std::string_view name) const {
         return detail::text_of(ch_queue_describe_by_name, hold_, detail::name(name));
     }

@@ -61,7 +61,7 @@ public:
         detail::call(ch_producer_send, get(), message.data(), message.size(), &sequence);
         return sequence;
     }
-    // std::nullopt: no room; waits_for() names the consumer in the way.
+    // std::nullopt: no room; waits_for() names the consumer that prevents it.
     std::optional<std::uint64_t> try_send(bytes_in message) {
         std::uint64_t sequence;
         if (!detail::call(ch_producer_try_send, get(), message.data(), message.size(), &sequence)) return std::nullopt;

@@ -54,6 +54,7 @@ using timed_out = error_of<CH_TIMED_OUT>;
 using too_many_participants = error_of<CH_TOO_MANY_PARTICIPANTS>;
 using io_error = error_of<CH_IO>;
 using lapped = error_of<CH_LAPPED>;
+using stale = error_of<CH_STALE>;
 using panic = error_of<CH_PANIC>;
 
 namespace detail {
@@ -81,6 +82,7 @@ namespace detail {
     case CH_TOO_MANY_PARTICIPANTS: throw too_many_participants(message);
     case CH_IO: throw io_error(message);
     case CH_LAPPED: throw lapped(message);
+    case CH_STALE: throw stale(message);
     case CH_PANIC: throw panic(message);
     default: throw error(code, message);
     }

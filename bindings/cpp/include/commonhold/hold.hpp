@@ -114,7 +114,7 @@ public:
         detail::call(ch_hold_backup, get(), detail::name(to), &report);
         return report;
     }
-    // Calls back while no other thread or process changes any map. Its exceptions leave the call.
+    // Calls back while no other thread or process changes any map. Exceptions propagate.
     template <std::invocable Callback>
     void with_frozen(Callback &&callback) const {
         struct context {

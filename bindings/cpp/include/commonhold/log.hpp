@@ -1,4 +1,4 @@
-// Logs: many writers, one merged log.
+// Logs: lines of many writers, merged by time.
 #ifndef COMMONHOLD_LOG_HPP
 #define COMMONHOLD_LOG_HPP
 
@@ -154,7 +154,7 @@ public:
     // To a callback; if it throws, it receives the text again.
     collector collect_to(std::function<void(std::string_view)> target) const {
         auto kept = std::make_unique<std::function<void(std::string_view)>>(std::move(target));
-        ch_write_fn write = [](void *user, ch_slice text) {
+        ch_write_fn receive = [](void *user, ch_slice text) {
             try {
                 (*static_cast<std::function<void(std::string_view)> *>(user))(as_text(text));
                 return 0;
@@ -163,7 +163,7 @@ public:
             }
         };
         ch_collector *found;
-        detail::call(ch_log_collect_to, get(), nullptr, write, kept.get(), &found);
+        detail::call(ch_log_collect_to, get(), nullptr, receive, kept.get(), &found);
         return collector(found, std::move(kept));
     }
     std::string_view name() const {

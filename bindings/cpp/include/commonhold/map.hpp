@@ -5,6 +5,7 @@
 #include <commonhold/many.hpp>
 #include <commonhold/walk.hpp>
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -80,6 +81,43 @@ private:
     std::vector<ch_slice> keys_, found_;
 };
 
+// A handle on one pair (map::pair()), for a key that a thread reads or writes often: it remembers
+// where the pair is, and finds it again after any change. One thread at a time.
+class pair_handle {
+public:
+    explicit pair_handle(ch_pair *raw) noexcept : raw_(raw) {}
+
+    // As map::get(), map::get_into(), map::set() and map::increment().
+    std::optional<std::string> get() const {
+        char room[256];
+        std::size_t len;
+        if (!detail::call(ch_pair_get_into, raw_.get(), room, sizeof room, &len)) return std::nullopt;
+        if (len <= sizeof room) return std::string(room, len);
+        bytes value;
+        if (!get(value)) return std::nullopt;
+        return value.string();
+    }
+    bool get(bytes &value) const { return detail::call(ch_pair_get, raw_.get(), value.raw()); }
+    std::optional<std::size_t> get_into(std::span<std::byte> room) const {
+        std::size_t len;
+        if (!detail::call(ch_pair_get_into, raw_.get(), room.data(), room.size(), &len)) return std::nullopt;
+        return len;
+    }
+    commonhold::uid set(bytes_in value) const {
+        std::uint32_t raw;
+        detail::call(ch_pair_set, raw_.get(), value.data(), value.size(), &raw);
+        return commonhold::uid(raw);
+    }
+    std::int64_t increment(std::int64_t by = 1) const {
+        std::int64_t sum;
+        detail::call(ch_pair_increment, raw_.get(), by, &sum);
+        return sum;
+    }
+
+private:
+    detail::owned<ch_pair, ch_pair_free> raw_;
+};
+
 // A map in a hold. Usable from any number of threads.
 class map {
 public:
@@ -111,7 +149,7 @@ public:
     bool get(bytes_in key, bytes &value) const {
         return detail::call(ch_map_get, get(), key.data(), key.size(), value.raw());
     }
-    // The same into memory of the caller's, as far as there is room; returns the length of the
+    // The same into the caller's memory, as much as fits; returns the length of the
     // whole value.
     std::optional<std::size_t> get_into(bytes_in key, std::span<std::byte> room) const {
         std::size_t len;
@@ -147,6 +185,13 @@ public:
         return *identified(ch_map_set_with_ttl, key.data(), key.size(), value.data(), value.size(),
                            detail::milliseconds(ttl));
     }
+    // In caches: another handle on the same map; everything that it writes expires after this time.
+    template <class Rep, class Period>
+    map with_ttl(std::chrono::duration<Rep, Period> ttl) const {
+        ch_map *found;
+        detail::call(ch_map_with_ttl, get(), detail::milliseconds(ttl), &found);
+        return map(found);
+    }
     // Any range of pairs that convert to bytes, in order.
     template <std::ranges::input_range Pairs>
     void set_many(Pairs &&pairs) const {
@@ -171,6 +216,14 @@ public:
         state from(expected), to(replacement);
         return detail::call(ch_map_compare_exchange, get(), key.data(), key.size(), from.get(), to.get());
     }
+    // The same in a cache, for a new value that expires after `ttl`.
+    template <class Rep, class Period>
+    bool compare_exchange_with_ttl(bytes_in key, std::optional<bytes_in> expected, std::optional<bytes_in> replacement,
+                                   std::chrono::duration<Rep, Period> ttl) const {
+        state from(expected), to(replacement);
+        return detail::call(ch_map_compare_exchange_with_ttl, get(), key.data(), key.size(), from.get(), to.get(),
+                            detail::milliseconds(ttl));
+    }
     // False if the key is absent.
     bool erase(bytes_in key) const { return detail::call(ch_map_delete, get(), key.data(), key.size()); }
     std::optional<std::string> take(bytes_in key) const {
@@ -182,6 +235,12 @@ public:
         std::int64_t sum;
         detail::call(ch_map_increment, get(), key.data(), key.size(), by, &sum);
         return sum;
+    }
+    // A handle on the pair with this key, which may be absent.
+    pair_handle pair(bytes_in key) const {
+        ch_pair *raw;
+        detail::call(ch_map_pair, get(), key.data(), key.size(), &raw);
+        return pair_handle(raw);
     }
     // Calls `decide(std::optional<std::string_view> old)` for the new value (std::nullopt deletes),
     // and again if another process changed the key meanwhile. Its exceptions leave the call,
@@ -196,10 +255,10 @@ public:
 
     // By uid: reading returns the key; writing requires it, and returns false if the uid does not
     // name it (any more).
-    std::optional<pair> get_uid(commonhold::uid id) const {
+    std::optional<commonhold::pair> get_uid(commonhold::uid id) const {
         bytes key, value;
         if (!detail::call(ch_map_get_uid, get(), std::uint32_t(id), key.raw(), value.raw())) return std::nullopt;
-        return pair{key.string(), value.string()};
+        return commonhold::pair{key.string(), value.string()};
     }
     bool set_uid(commonhold::uid id, bytes_in key, bytes_in value) const {
         return detail::call(ch_map_set_uid, get(), std::uint32_t(id), key.data(), key.size(), value.data(),
@@ -244,10 +303,10 @@ public:
         detail::call(ch_map_clear, get(), &deleted);
         return deleted;
     }
-    std::optional<pair> random_pair() const {
+    std::optional<commonhold::pair> random_pair() const {
         bytes key, value;
         if (!detail::call(ch_map_random_pair, get(), key.raw(), value.raw())) return std::nullopt;
-        return pair{key.string(), value.string()};
+        return commonhold::pair{key.string(), value.string()};
     }
 
     // All pairs, as input ranges: for (auto [key, value] : map). Each pair is valid until the next.
@@ -285,6 +344,52 @@ public:
         ch_position position;
         detail::call(ch_map_sync, get(), detail::nanoseconds(timeout), &position);
         return position;
+    }
+    // The same for the changes before a position, which follower::end() returns.
+    template <class Rep, class Period>
+    void sync_to(ch_position end, std::chrono::duration<Rep, Period> timeout) const {
+        detail::call(ch_map_sync_to, get(), &end, detail::nanoseconds(timeout));
+    }
+
+    // Waits until at least `count` replicas have applied all earlier changes; returns their number.
+    template <class Rep, class Period>
+    std::uint64_t wait_for_replicas(std::uint64_t count, std::chrono::duration<Rep, Period> timeout) const {
+        return count_applied(nullptr, count, detail::nanoseconds(timeout));
+    }
+    // The same for the changes before a position, which follower::end() returns.
+    template <class Rep, class Period>
+    std::uint64_t wait_for_replicas_to(ch_position end, std::uint64_t count,
+                                       std::chrono::duration<Rep, Period> timeout) const {
+        return count_applied(&end, count, detail::nanoseconds(timeout));
+    }
+    // The same for the replica of this name.
+    template <class Rep, class Period>
+    void wait_for_replica(std::string_view name, std::chrono::duration<Rep, Period> timeout) const {
+        detail::call(ch_map_wait_for_replica, get(), nullptr, detail::name(name), detail::nanoseconds(timeout));
+    }
+    template <class Rep, class Period>
+    void wait_for_replica_to(ch_position end, std::string_view name, std::chrono::duration<Rep, Period> timeout) const {
+        detail::call(ch_map_wait_for_replica, get(), &end, detail::name(name), detail::nanoseconds(timeout));
+    }
+    // The age of a replica's contents, if it is known; see ch_map_lag().
+    std::optional<std::chrono::nanoseconds> lag() const {
+        std::uint64_t ns;
+        if (!detail::call(ch_map_lag, get(), &ns)) return std::nullopt;
+        return std::chrono::nanoseconds(std::int64_t(std::min(ns, std::uint64_t(INT64_MAX))));
+    }
+    // Throws stale if a replica's contents are older, or their age is not known. Reads that follow see
+    // these contents or later ones.
+    template <class Rep, class Period>
+    void ensure_fresh(std::chrono::duration<Rep, Period> max_age) const {
+        detail::call(ch_map_ensure_fresh, get(), detail::nanoseconds(max_age));
+    }
+    // As get(); throws stale if the value comes from older contents.
+    template <class Rep, class Period>
+    std::optional<std::string> get_fresh(bytes_in key, std::chrono::duration<Rep, Period> max_age) const {
+        bytes value;
+        auto age = detail::nanoseconds(max_age);
+        if (!detail::call(ch_map_get_fresh, get(), key.data(), key.size(), age, value.raw())) return std::nullopt;
+        return value.string();
     }
     std::string digest() const { return detail::text_of(ch_map_digest, get()); }
     ch_map_stat_t stat() const {
@@ -333,6 +438,12 @@ private:
         ch_slice slice_;
         bool is_;
     };
+
+    std::uint64_t count_applied(const ch_position *end, std::uint64_t count, std::uint64_t timeout_ns) const {
+        std::uint64_t applied;
+        detail::call(ch_map_wait_for_replicas, get(), end, count, timeout_ns, &applied);
+        return applied;
+    }
 
     template <class Decide>
     struct decision {

@@ -21,29 +21,41 @@ struct origin_options {
     std::uint32_t io_threads = 0;
     ch_loop loop = CH_LOOP_EPOLL;
     bool explicit_transmission = false;
+    bool allow_unauthenticated = false;
+    ch_compression compression = CH_COMPRESS_AUTO;
 };
+
+namespace detail {
+// Refers to `options`, which outlive the origin.
+inline ch_origin_options raw_options(origin_options &options) {
+    ch_origin_options raw = CH_ORIGIN_OPTIONS_INIT;
+    raw.stream_bytes = options.stream_bytes;
+    raw.watermark = options.watermark;
+    raw.delay_ns = detail::nanoseconds(options.delay);
+    raw.secret = options.secret.data();
+    raw.secret_len = options.secret.size();
+    if (options.notice) raw.notice = [](void *user, const char *text) noexcept {
+        static_cast<origin_options *>(user)->notice(text);
+    };
+    raw.user = &options;
+    raw.allowed_uids = options.allowed_uids.data();
+    raw.allowed_uid_count = options.allowed_uids.size();
+    raw.most_replicas = options.most_replicas;
+    raw.io_threads = options.io_threads;
+    raw.kind = std::uint32_t(options.loop);
+    raw.explicit_transmission = options.explicit_transmission;
+    raw.allow_unauthenticated = options.allow_unauthenticated;
+    raw.compression = std::uint32_t(options.compression);
+    return raw;
+}
+} // namespace detail
 
 // Serves a map to replicas.
 class origin {
 public:
     origin(const hold &hold, std::string_view map, origin_options options = {})
         : options_(std::make_unique<origin_options>(std::move(options))) {
-        ch_origin_options raw = CH_ORIGIN_OPTIONS_INIT;
-        raw.stream_bytes = options_->stream_bytes;
-        raw.watermark = options_->watermark;
-        raw.delay_ns = detail::nanoseconds(options_->delay);
-        raw.secret = options_->secret.data();
-        raw.secret_len = options_->secret.size();
-        if (options_->notice) raw.notice = [](void *user, const char *text) noexcept {
-            static_cast<origin_options *>(user)->notice(text);
-        };
-        raw.user = options_.get();
-        raw.allowed_uids = options_->allowed_uids.data();
-        raw.allowed_uid_count = options_->allowed_uids.size();
-        raw.most_replicas = options_->most_replicas;
-        raw.io_threads = options_->io_threads;
-        raw.kind = std::uint32_t(options_->loop);
-        raw.explicit_transmission = options_->explicit_transmission;
+        ch_origin_options raw = detail::raw_options(*options_);
         ch_origin *found;
         detail::call(ch_origin_start, hold.get(), detail::name(map), &raw, &found);
         raw_.reset(found);
@@ -77,7 +89,7 @@ public:
         if (!detail::call(ch_origin_sent_to_all, get(), &offset)) return std::nullopt;
         return offset;
     }
-    // Sends every replica the waiting changes, within this time, and ends.
+    // Sends the pending changes to every replica, within this time, and ends.
     template <class Rep, class Period>
     void finish(std::chrono::duration<Rep, Period> timeout) {
         detail::call(ch_origin_finish, raw_.release(), detail::nanoseconds(timeout));
@@ -99,7 +111,64 @@ struct replica_options {
     std::function<void(const change &)> changed = nullptr;
     std::function<void(ch_position)> ready = nullptr;
     std::function<void(std::string_view)> lost = nullptr;
+    // For map::wait_for_replica() at the origin; different from those of the origin's other replicas.
+    std::string name = "";
+    // Further addresses of the map; if the connection is lost, the replica tries all of them in turn.
+    std::vector<std::string> also = {};
+    // The map's name at the origin, if it is another.
+    std::string origin_map = "";
+    // For a relay: the map gets a stream of this size with the origin's positions.
+    std::uint64_t stream_bytes = 0;
+    // Accepts, for one connection, an origin of another map or of an earlier epoch.
+    bool adopt = false;
+    ch_compression compression = CH_COMPRESS_AUTO;
+    // Only the pairs whose keys begin with this, 1 to 255 bytes; empty: all. See ch_replica_options.
+    std::string prefix = "";
 };
+
+namespace detail {
+// Pointers to texts, each without a NUL in it.
+inline std::vector<const char *> names_of(const std::vector<std::string> &texts) {
+    std::vector<const char *> names;
+    for (const std::string &text : texts) {
+        detail::name{text}; // throws for a NUL
+        names.push_back(text.c_str());
+    }
+    return names;
+}
+
+// Refers to `options`, which outlive the replica, and to `also`, which gets the addresses.
+inline ch_replica_options raw_options(replica_options &options, std::vector<const char *> &also) {
+    ch_replica_options raw = CH_REPLICA_OPTIONS_INIT;
+    raw.secret = options.secret.data();
+    raw.secret_len = options.secret.size();
+    raw.first_pause_ns = detail::nanoseconds(options.first_pause);
+    raw.longest_pause_ns = detail::nanoseconds(options.longest_pause);
+    if (options.changed) raw.changed = [](void *user, const ch_change *found) noexcept {
+        static_cast<replica_options *>(user)->changed(change::of(*found));
+    };
+    if (options.ready) raw.ready = [](void *user, ch_position position) noexcept {
+        static_cast<replica_options *>(user)->ready(position);
+    };
+    if (options.lost) raw.lost = [](void *user, const char *why) noexcept {
+        static_cast<replica_options *>(user)->lost(why);
+    };
+    raw.user = &options;
+    detail::name{options.name}; // throws for a NUL
+    raw.name = options.name.c_str();
+    also = names_of(options.also);
+    raw.also = also.data();
+    raw.also_count = also.size();
+    detail::name{options.origin_map};
+    if (!options.origin_map.empty()) raw.origin_map = options.origin_map.c_str();
+    raw.stream_bytes = options.stream_bytes;
+    raw.adopt = options.adopt;
+    raw.compression = std::uint32_t(options.compression);
+    if (!options.prefix.empty()) raw.prefix = options.prefix.data();
+    raw.prefix_len = options.prefix.size();
+    return raw;
+}
+} // namespace detail
 
 // Keeps a map equal to an origin's map.
 class replica {
@@ -107,7 +176,8 @@ public:
     static replica connect(const hold &hold, std::string_view map, std::string_view origin,
                            replica_options options = {}) {
         replica made(std::move(options));
-        ch_replica_options raw = made.raw_options();
+        std::vector<const char *> also;
+        ch_replica_options raw = detail::raw_options(*made.options_, also);
         ch_replica *found;
         detail::call(ch_replica_connect, hold.get(), detail::name(map), detail::name(origin), &raw, &found);
         made.raw_.reset(found);
@@ -116,7 +186,8 @@ public:
     // Takes the descriptor over, unless it throws.
     static replica attach(const hold &hold, std::string_view map, int socket, replica_options options = {}) {
         replica made(std::move(options));
-        ch_replica_options raw = made.raw_options();
+        std::vector<const char *> also;
+        ch_replica_options raw = detail::raw_options(*made.options_, also);
         ch_replica *found;
         detail::call(ch_replica_attach, hold.get(), detail::name(map), socket, &raw, &found);
         made.raw_.reset(found);
@@ -160,46 +231,91 @@ public:
 private:
     explicit replica(replica_options options) : options_(std::make_unique<replica_options>(std::move(options))) {}
 
-    ch_replica_options raw_options() const {
-        ch_replica_options raw = CH_REPLICA_OPTIONS_INIT;
-        raw.secret = options_->secret.data();
-        raw.secret_len = options_->secret.size();
-        raw.first_pause_ns = detail::nanoseconds(options_->first_pause);
-        raw.longest_pause_ns = detail::nanoseconds(options_->longest_pause);
-        if (options_->changed) raw.changed = [](void *user, const ch_change *found) noexcept {
-            static_cast<replica_options *>(user)->changed(change::of(*found));
-        };
-        if (options_->ready) raw.ready = [](void *user, ch_position position) noexcept {
-            static_cast<replica_options *>(user)->ready(position);
-        };
-        if (options_->lost) raw.lost = [](void *user, const char *why) noexcept {
-            static_cast<replica_options *>(user)->lost(why);
-        };
-        raw.user = options_.get();
-        return raw;
-    }
-
     // Outlives the thread that calls back.
     std::unique_ptr<replica_options> options_;
     detail::owned<ch_replica, ch_replica_free> raw_;
 };
 
+// Options of a journal; see ch_journal_options.
+struct journal_options {
+    ch_sync_policy sync = CH_SYNC_ALWAYS;
+    // For CH_SYNC_EVERY.
+    std::chrono::milliseconds every{0};
+    std::uint64_t stream_bytes = 0;
+    std::uint64_t compact_bytes = 0;
+    bool replace = false;
+    // How long earlier states of the map can be restored; 0: the journal keeps no segments.
+    std::chrono::milliseconds keep{0};
+    std::chrono::milliseconds segment_time{0};
+    // The directory of the segments, if it is not the file's path and .d.
+    std::string archive = "";
+    // For rebuild(): leaves damaged parts of the file out, instead of refusing it.
+    bool skip_damaged = false;
+
+    // Valid as long as this.
+    ch_journal_options raw() const {
+        ch_journal_options raw = CH_JOURNAL_OPTIONS_INIT;
+        raw.stream_bytes = stream_bytes;
+        raw.compact_bytes = compact_bytes;
+        raw.every_ms = detail::milliseconds(every);
+        raw.sync = std::uint32_t(sync);
+        raw.replace = replace;
+        raw.keep_ms = detail::milliseconds(keep);
+        raw.segment_ms = detail::milliseconds(segment_time);
+        detail::name{archive}; // throws for a NUL
+        if (!archive.empty()) raw.archive = archive.c_str();
+        raw.skip_damaged = skip_damaged;
+        return raw;
+    }
+};
+
 // Records a map's changes in a file.
 class journal {
 public:
-    journal(const hold &hold, std::string_view map, std::string_view file, ch_journal_options options = CH_JOURNAL_OPTIONS_INIT) {
+    journal(const hold &hold, std::string_view map, std::string_view file, const journal_options &options = {}) {
+        ch_journal_options raw = options.raw();
         ch_journal *found;
-        detail::call(ch_journal_start, hold.get(), detail::name(map), detail::name(file), &options, &found);
+        detail::call(ch_journal_start, hold.get(), detail::name(map), detail::name(file), &raw, &found);
         raw_.reset(found);
     }
     // Rebuilds a map that does not exist from its journal; returns a report as JSON.
-    static std::string rebuild(const hold &hold, std::string_view map, std::string_view file) {
-        return detail::text_of(ch_journal_rebuild, hold.get(), detail::name(map), detail::name(file));
+    static std::string rebuild(const hold &hold, std::string_view map, std::string_view file,
+                               const journal_options &options = {}) {
+        ch_journal_options raw = options.raw();
+        return detail::text_of(ch_journal_rebuild, hold.get(), detail::name(map), detail::name(file), &raw);
+    }
+    // Finds the last state of a map whose time is not later, in the journal's file and its segments; as
+    // JSON. Options: archive, skip_damaged.
+    static std::string find_state(std::string_view file, std::chrono::system_clock::time_point at,
+                                  const journal_options &options = {}) {
+        ch_journal_options raw = options.raw();
+        return detail::text_of(ch_journal_find_state, detail::name(file), milliseconds_of(at), &raw);
+    }
+    // Rebuilds a map that does not exist as it was in that state; returns a report as JSON.
+    static std::string rebuild_state(const hold &hold, std::string_view map, std::string_view file,
+                                     std::chrono::system_clock::time_point at, const journal_options &options = {}) {
+        ch_journal_options raw = options.raw();
+        return detail::text_of(ch_journal_rebuild_state, hold.get(), detail::name(map), detail::name(file),
+                               milliseconds_of(at), &raw);
+    }
+    // Reads a time such as "2026-11-23 10:15" (UTC); see ch_journal_time().
+    static std::chrono::system_clock::time_point time(std::string_view text) {
+        std::uint64_t at_ms;
+        detail::call(ch_journal_time, detail::name(text), &at_ms);
+        return std::chrono::system_clock::time_point(std::chrono::milliseconds(at_ms));
     }
     std::string describe() const { return detail::text_of(ch_journal_describe, raw_.get()); }
     bool is_over() const { return detail::call(ch_journal_is_over, raw_.get()); }
+    // Writes all changes, makes them durable, and ends; throws if not everything is durable. The
+    // destructor does the same, but reports nothing.
+    void finish() { detail::call(ch_journal_finish, raw_.release()); }
 
 private:
+    static std::uint64_t milliseconds_of(std::chrono::system_clock::time_point at) {
+        auto count = std::chrono::floor<std::chrono::milliseconds>(at).time_since_epoch().count();
+        return count < 0 ? 0 : std::uint64_t(count);
+    }
+
     detail::owned<ch_journal, ch_journal_free> raw_;
 };
 

@@ -65,6 +65,13 @@ public:
         detail::expect_length<Value>(len, "value");
         return value;
     }
+    // Throws stale if the value comes from a replica's contents that are older.
+    template <class Rep, class Period>
+    std::optional<Value> get_fresh(const Key &key, std::chrono::duration<Rep, Period> max_age) const {
+        std::optional<std::string> found = map_.get_fresh(detail::bytes_of(key), max_age);
+        if (!found) return std::nullopt;
+        return detail::value_of<Value>(*found, "value");
+    }
     bool contains(const Key &key) const { return map_.contains(detail::bytes_of(key)); }
     commonhold::uid set(const Key &key, const Value &value) const {
         return map_.set(detail::bytes_of(key), detail::bytes_of(value));
@@ -74,6 +81,11 @@ public:
     }
     bool replace(const Key &key, const Value &value) const {
         return map_.replace(detail::bytes_of(key), detail::bytes_of(value)).has_value();
+    }
+    // In caches: the same map; everything that this handle writes expires after this time.
+    template <class Rep, class Period>
+    typed_map with_ttl(std::chrono::duration<Rep, Period> ttl) const {
+        return typed_map(map_.with_ttl(ttl));
     }
     bool erase(const Key &key) const { return map_.erase(detail::bytes_of(key)); }
     // Compares bytes: two equal values of a type with padding may count as different.

@@ -140,7 +140,7 @@ public:
         detail::call(ch_follower_end, raw_.get(), &position);
         return position;
     }
-    // The number of bytes that wait.
+    // The number of pending bytes.
     std::uint64_t lag() {
         std::uint64_t waiting;
         detail::call(ch_follower_lag, raw_.get(), &waiting, nullptr);

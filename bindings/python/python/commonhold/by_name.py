@@ -80,16 +80,25 @@ class Maps(Structures):
         :meth:`Hold.map`."""
         return Map(self.hold, name, how="create", **options)
 
-    def begin_stream(self, name: str, bytes: int = 1 << 20) -> bool:
+    def begin_stream(self, name: str, bytes: int = 0) -> bool:
         """Gives a map a stream, an ordered record of its changes, which :meth:`Map.watch` needs.
 
-        The stream keeps the last ``bytes``. False if the map has a stream already.
+        The stream keeps the last ``bytes`` (0: 64 MiB). A stream of another size begins again, and
+        its watchers get ``LappedError``. False if the map has a stream of this size, or of any size
+        and ``bytes`` is 0.
         """
         return self.hold._begin_stream(name, bytes)
 
-    def promote(self, name: str) -> bool:
-        """Makes a replica's map writable for every process. False if it is writable already."""
-        return self.hold._promote(name)
+    def promote(self, name: str) -> Optional[Dict[str, Any]]:
+        """Makes a replica's map writable for every process, because its origin will not come back.
+        ``None`` if it is writable already; ``BusyError`` while its replica lives.
+
+        Returns the ``position`` of the old origin's stream that the map has reached (``None`` if it
+        is not known), and the ``epoch`` of the map from now on: replicas that have seen it refuse the
+        old origin.
+        """
+        text = self.hold._promote(name)
+        return None if text is None else dict(json.loads(text))
 
 
 class Queues(Structures):
@@ -130,7 +139,7 @@ class Queues(Structures):
         return Queue(self.hold, name, elements, element_bytes, names, orphans=orphans, how="create")
 
     def stat(self, name: str) -> Dict[str, Any]:
-        """The statistics of a queue, also through a read-only hold, in which no queue can be
+        """The statistics of a queue; works even in a read-only hold, where no queue can be
         opened."""
         found: Dict[str, Any] = json.loads(self.hold._queue_stat(name))
         return found

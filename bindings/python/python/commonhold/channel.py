@@ -1,4 +1,4 @@
-"""Channels: one producer, many consumers, nothing lost."""
+"""Channels: one producer sends messages to many consumers, and none is lost."""
 
 import json
 from contextlib import suppress
@@ -119,7 +119,7 @@ class Reservation(_native.Buffer):
 
 class Consumer(_native.Consumer, Closing):
     """Receives the messages of a channel; from :meth:`Channel.consumer`. Iterating over it waits
-    for each message, with ``async for``, too.
+    for each message, and so does ``async for``.
 
     ``recv(timeout=None)`` waits for a message, ``try_recv()`` returns ``None`` if there is none
     now; both return ``bytes``, a copy. :meth:`view` shows a message in place.

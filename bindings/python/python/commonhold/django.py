@@ -8,7 +8,7 @@
             "LOCATION": "site",              # the hold: a bare name, or a path
             "TIMEOUT": 300,
             "OPTIONS": {
-                "max_bytes": 256 << 20,      # of this cache's pairs; MAX_ENTRIES works, too
+                "max_bytes": 256 << 20,      # of this cache's pairs; MAX_ENTRIES also works
                 "map": "django",             # the map in the hold
                 "serializer": "pickle",      # or "json", or an object with dumps() and loads()
             },
@@ -19,8 +19,9 @@ Stored values survive the death of a worker and restarts of the others; if the h
 they are lost when the machine stops. When the cache is full, it evicts the oldest pairs that no
 process has read. Django promises that every value that can be pickled can be cached (sessions,
 responses and template fragments rely on it), so ``pickle`` is this backend's default serializer:
-**every process that may write to the hold can then make the workers execute any code**. By default
-only its owner can open a hold (mode 0600); with ``"serializer": "json"`` there is no such risk.
+**any process that may write to the hold can then make the workers execute arbitrary code**. By
+default only its owner can open a hold (mode 0600); with ``"serializer": "json"`` there is no such
+risk.
 """
 
 import json

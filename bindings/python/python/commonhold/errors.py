@@ -2,7 +2,7 @@
 
 Each class is also the exception that Python's own types raise in such a case, so ``except
 KeyError``, ``except TimeoutError`` or ``except ValueError`` work as expected. A message names the
-object, the problem and the way out. ``code`` is the number of the kind, the same in every language.
+object, the problem and the remedy. ``code`` is the number of the kind, the same in every language.
 
 An absent key is a plain ``KeyError``, as in a ``dict``.
 """
@@ -38,8 +38,8 @@ class ExistsError(Error, FileExistsError):
 
 
 class FullError(Error):
-    """No room: the size limit, the file system, the file size limit. Nothing was lost; everything
-    except growth works."""
+    """There is no room: the size limit, the file system or the file size limit has been reached.
+    Nothing was lost; everything that needs no more room still works."""
 
     code = 3
 
@@ -81,7 +81,7 @@ class VersionError(Error):
 
 
 class TruncatedError(Error):
-    """The file is shorter than its header says."""
+    """The file is shorter than its header states."""
 
     code = 10
 
@@ -93,19 +93,19 @@ class DamagedError(Error):
 
 
 class UncleanError(Error):
-    """The system stopped while the file hold was open; it needs :func:`commonhold.salvage`."""
+    """The system stopped while the file hold was open; use :func:`commonhold.salvage`."""
 
     code = 12
 
 
 class BusyError(Error):
-    """Another user has it, and it needs exclusive use."""
+    """Another user has it open, but the operation needs exclusive use."""
 
     code = 13
 
 
 class UnsupportedError(Error, OSError):
-    """The file system cannot carry a hold."""
+    """The file system does not support holds."""
 
     code = 14
 
@@ -148,9 +148,15 @@ class SystemFailedError(Error, OSError):
 
 
 class LappedError(Error):
-    """A follower was too slow: its next change in the stream is overwritten."""
+    """A follower was too slow: its next change in the stream was overwritten."""
 
     code = 21
+
+
+class StaleError(Error):
+    """A replica's contents are older than the reader allows."""
+
+    code = 22
 
 
 class _ByCode(Dict[int, Type[Error]]):

@@ -8,6 +8,8 @@ from . import _native
 from .by_name import Channels, Logs, Maps, Queues
 from .channel import Channel
 from .errors import HoldNotFoundError, NotFoundError
+from .holds import HoldOrigin, HoldReplica
+from .journal import Journal, Sync
 from .log import Log
 from .map import Map, Seconds
 from .queue import Queue
@@ -20,9 +22,9 @@ Path = Union[str, "os.PathLike[str]"]
 class Hold(_native.Hold, Closing):
     """A memory-mapped file that many processes share; see :func:`open`.
 
-    A context manager, which closes it. Usable from any thread, and by a forked child, which becomes
-    a participant of its own with its first operation. Pickled, it is opened again in the receiving
-    process.
+    It is a context manager, which closes the hold. Any thread may use it, and so may a forked
+    child, which becomes a separate participant with its first operation. If it is pickled, the
+    receiving process opens it again.
     """
 
     def __new__(cls, name: Path, **options: Any) -> "Hold":
@@ -80,11 +82,12 @@ class Hold(_native.Hold, Closing):
 
         ``fixed=(key_bytes, value_bytes)``: all keys and values have these lengths; pairs of up to
         32 bytes are kept in the index itself. ``cache=True``: pairs are evicted beyond
-        ``max_bytes`` or ``max_entries``, and expire after ``ttl``, seconds or a ``timedelta``,
-        unless a change sets another time. ``None`` is no limit. ``value_room``: a hint for values
-        that grow.
+        ``max_bytes`` or ``max_entries``, and expire after ``ttl`` (seconds or a ``timedelta``),
+        unless a change sets another time. ``None`` means no limit. ``value_room``: a hint for
+        values that grow.
 
-        Raises ``MismatchError`` if it exists with other options or as another kind of structure.
+        Raises ``MismatchError`` if the map exists with other options, or if the name belongs to
+        another kind of structure.
         """
         return Map(
             self,
@@ -121,8 +124,8 @@ class Hold(_native.Hold, Closing):
         ``hold.queues.open_or_create()``.
 
         A new queue has ``elements`` of ``element_bytes`` each, which move between the ``queues``.
-        All of them start in the first. The elements that a process had in flight when it died go to
-        ``orphans``, by default also the first queue.
+        All of them start in the first. Elements that a process had in flight when it died go to
+        ``orphans``, which is the first queue by default.
         """
         return self.queues.open_or_create(name, elements, element_bytes, queues, orphans=orphans)
 
@@ -147,9 +150,9 @@ class Hold(_native.Hold, Closing):
     ) -> Log:
         """Opens a log, or creates it if there is none: short for ``hold.logs.open_or_create()``.
 
-        ``rings`` threads of all processes can write. A full ring drops new lines, or with
-        ``overwrite`` the oldest. ``level``: a name, or a number of `logging`. ``direct``: lines go
-        to standard error, too, while there is no collector.
+        At most ``rings`` threads, in all processes, can write. A full ring drops new lines or, with
+        ``overwrite``, the oldest ones. ``level``: a name, or a number as in `logging`. ``direct``:
+        lines also go to standard error while there is no collector.
         """
         return self.logs.open_or_create(
             name,
@@ -168,6 +171,41 @@ class Hold(_native.Hold, Closing):
         """Replicates an origin's map; see :class:`Replica`."""
         return Replica(self, map, origin, **options)
 
+    def hold_origin(self, maps: Sequence[str] = (), **options: Any) -> HoldOrigin:
+        """Serves all maps to replicas; see :class:`HoldOrigin`."""
+        return HoldOrigin(self, maps, **options)
+
+    def hold_replica(self, origin: str, maps: Sequence[str] = (), **options: Any) -> HoldReplica:
+        """Replicates all maps of an origin's hold; see :class:`HoldReplica`."""
+        return HoldReplica(self, origin, maps, **options)
+
+    def journal(
+        self,
+        map: str,
+        file: Path,
+        *,
+        sync: Sync = "always",
+        compact_bytes: Optional[int] = None,
+        stream_bytes: Optional[int] = None,
+        replace: bool = False,
+        keep: Optional[Seconds] = None,
+        archive: Optional[Path] = None,
+        segment_time: Optional[Seconds] = None,
+    ) -> Journal:
+        """Keeps a journal of a map in a file; see :class:`Journal`."""
+        return Journal(
+            self,
+            map,
+            file,
+            sync=sync,
+            compact_bytes=compact_bytes,
+            stream_bytes=stream_bytes,
+            replace=replace,
+            keep=keep,
+            archive=archive,
+            segment_time=segment_time,
+        )
+
     def structures(self) -> List[Dict[str, Any]]:
         """The queues, channels and logs, sorted by name."""
         return _list(self._structures())
@@ -185,8 +223,8 @@ class Hold(_native.Hold, Closing):
         return _parsed(self._participant())
 
     def check(self) -> Dict[str, Any]:
-        """Checks the whole hold; returns ``["ok"]``, ``["problems"]``. Writers wait meanwhile,
-        readers do not."""
+        """Checks the whole hold; returns ``["ok"]`` and ``["problems"]``. Writers wait during the
+        check, readers do not."""
         return _parsed(self._check())
 
     def backup(self, to: Path) -> Dict[str, Any]:
@@ -209,19 +247,18 @@ def open(
 ) -> Hold:
     """Opens a hold, or creates it.
 
-    :param name: a bare name lives in memory; anything with a slash, or ending in ``.hold``, is that
-      path
-    :param create: create it if it does not exist; otherwise ``HoldNotFoundError``
-    :param exclusive: create it; ``ExistsError`` if it exists
-    :param read_only: take no slot, write nothing, need no permission to write
-    :param max_bytes: creation: the most bytes that the file may have; 64 GiB
-    :param mode: creation: permission bits
-    :param directory: the directory of bare names; ``$COMMONHOLD_DIR``, else ``/dev/shm``
+    :param name: a bare name stands for a hold in memory; a name that contains a slash or ends in
+      ``.hold`` is a path
+    :param create: create the hold if it does not exist; if false, raise ``HoldNotFoundError``
+    :param exclusive: create the hold; raise ``ExistsError`` if it exists
+    :param read_only: take no slot and write nothing; this needs no permission to write
+    :param max_bytes: at creation: the maximum size of the file, 64 GiB by default
+    :param mode: at creation: the permission bits
+    :param directory: the directory of bare names; by default ``$COMMONHOLD_DIR``, or ``/dev/shm``
     :param delete_on_last_exit: delete the file when the last process that uses it ends, even by a
       crash
     :param lock_timeout: seconds after which an operation stops waiting for a lock whose holder is
-      stopped
-      (``TimedOutError``)
+      stopped, and raises ``TimedOutError``
     """
     options: Dict[str, Any] = {
         "create": create,
@@ -246,8 +283,8 @@ def list(directory: Optional[Path] = None) -> List[Dict[str, Any]]:
 def remove(name: Path, *, force: bool = False) -> None:
     """Deletes the file of a hold, and never a file that is not a hold.
 
-    ``BusyError`` if a process has it open, unless ``force`` is true: these processes then continue
-    with the memory that they have.
+    Raises ``BusyError`` if a process has it open, unless ``force`` is true. Processes that have it
+    open then continue to use the deleted file.
     """
     _native.remove(name, force=force)
 

@@ -1,4 +1,4 @@
-"""Logs: many writing threads in many processes, one merged log; and a handler for `logging`."""
+"""Logs: lines from many threads and processes, merged by time; and a handler for `logging`."""
 
 import json
 import logging

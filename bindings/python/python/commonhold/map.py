@@ -25,9 +25,9 @@ else:
 class Map(_native.Map, _Mapping):  # type: ignore[misc]
     """A map in a hold, bytes to bytes, shared by every process that has the hold open.
 
-    Keys and values are ``bytes``, or anything with the buffer protocol; text is a ``TypeError``
-    (see :meth:`str`). Reads never wait. Each change of one key is atomic. Iteration holds no lock:
-    keys present throughout are seen exactly once.
+    Keys and values are ``bytes``, or any object with the buffer protocol; text raises ``TypeError``
+    (see :meth:`str`). Reads never wait. Each change to one key is atomic. Iteration holds no lock:
+    keys that are present throughout are seen exactly once.
 
     In addition to the methods of a ``dict``: :meth:`set`, :meth:`add`, :meth:`replace`,
     :meth:`compare_exchange`, :meth:`take`, :meth:`increment`, :meth:`get_many`, :meth:`set_many`,
@@ -68,13 +68,13 @@ class Map(_native.Map, _Mapping):  # type: ignore[misc]
         return _Values(self)
 
     def pairs(self, cursor: Optional[int] = None) -> _native.Pairs:
-        """An iterator over the pairs, from the ``cursor`` of another such iterator on, in this or
-        another process."""
+        """An iterator over the pairs, optionally starting at the ``cursor`` of another such
+        iterator, in this or another process."""
         return self._pairs(cursor)
 
     def get_many(self, keys: "Iterable[Any]") -> "List[Optional[bytes]]":
-        """The values of many keys, in their order, ``None`` for those absent; several times faster
-        than one by one."""
+        """The values of many keys, in the same order, with ``None`` for absent keys; several times
+        faster than one by one."""
         return self._get_many(keys)
 
     def pop(self, key: Any, default: Any = _Missing) -> Any:
@@ -95,7 +95,7 @@ class Map(_native.Map, _Mapping):  # type: ignore[misc]
         raise KeyError("popitem(): the map is empty")
 
     def setdefault(self, key: Any, default: Any = b"") -> bytes:
-        """The value of a key, which is set first if it is absent."""
+        """The value of a key, which is first set to ``default`` if it is absent."""
         while True:
             found: Optional[bytes] = self.get(key)
             if found is not None:
@@ -108,10 +108,10 @@ class Map(_native.Map, _Mapping):  # type: ignore[misc]
     ) -> Any:
         """``update(pairs)`` sets many pairs, as a ``dict``'s does.
 
-        ``update(key, change)`` changes one as an atomic step: ``change(value)`` gets the value,
-        ``None`` if the key is absent, and returns the new one, ``None`` to delete it. It is called
-        again if another process changed the key meanwhile. It runs under no lock, and may use the
-        map. True if the key is present afterwards.
+        ``update(key, change)`` changes one value in an atomic step: ``change(value)`` gets the
+        value, or ``None`` if the key is absent, and returns the new one, or ``None`` to delete the
+        key. It is called again if another process changed the key in the meantime. It runs under no
+        lock, and may use the map. Returns true if the key is present afterwards.
         """
         if len(given) == 2:
             key, change = given
@@ -128,6 +128,11 @@ class Map(_native.Map, _Mapping):  # type: ignore[misc]
             self.set_many(given[0], ttl=ttl)
         return None
 
+    def __ior__(self, pairs: Any) -> "Map":
+        """``map |= pairs`` sets many pairs."""
+        self.set_many(pairs)
+        return self
+
     def stat(self) -> Dict[str, Any]:
         """Statistics: pairs, segments, bytes, load; of a cache hits, misses, expired, evicted.
         Reads every segment."""
@@ -135,11 +140,11 @@ class Map(_native.Map, _Mapping):  # type: ignore[misc]
         return found
 
     def watch(self, position: Optional[str] = None, *, stream_bytes: Optional[int] = None) -> Watcher:
-        """The map's changes, from now on or from the ``position`` of another watcher on, in this or
+        """The map's changes, from now on or from the ``position`` of another watcher, in this or
         another process.
 
-        The map needs a stream (:meth:`Maps.begin_stream`). With ``stream_bytes`` it gets one that
-        keeps this number of bytes, if it has none.
+        The map needs a stream (:meth:`Maps.begin_stream`). ``stream_bytes`` gives it one that keeps
+        this number of bytes; 0 leaves an existing stream as it is.
         """
         if stream_bytes is not None:
             self.hold.maps.begin_stream(self.name, stream_bytes)
@@ -149,7 +154,7 @@ class Map(_native.Map, _Mapping):  # type: ignore[misc]
 
     def view(self, key: Codec = BYTES, value: Codec = BYTES) -> "View[Any, Any]":
         """The same map with keys and values in another form: each a pair of functions, to bytes and
-        from bytes."""
+        from bytes. ``commonhold.BYTES``, ``STR``, ``NUMBER`` and ``JSON`` are such pairs."""
         return View(self, key, value)
 
     def lists(self, key: Codec = BYTES, value: Codec = BYTES) -> "ListView[Any, Any]":
@@ -165,8 +170,8 @@ class Map(_native.Map, _Mapping):  # type: ignore[misc]
         return View(self, key, JSON)
 
     def pickle(self, key: Codec = STR, protocol: Optional[int] = None) -> "View[Any, Any]":
-        """Values are pickled. **Every process that can write to the map can then make this process
-        execute any code**; use it among processes that trust each other."""
+        """Values are pickled. **Any process that can write to the map can then make this process
+        execute arbitrary code**; use this only among processes that trust each other."""
         return View(self, key, Codec(lambda value: _pickle.dumps(value, protocol), _pickle.loads))
 
     def str(self) -> "View[str, str]":

@@ -1,5 +1,5 @@
-"""Queues: elements of one size that move by reference between named queues, in any process. Nothing
-is copied, nothing is lost."""
+"""Queues: elements of one size that move by reference between named queues, in any process. No
+element is copied or lost."""
 
 import asyncio
 import json
@@ -16,8 +16,8 @@ class Queue(_native.Queue):
     """A queue in a hold: its elements, and the named queues that they move between
     (``queue["free"]``).
 
-    Each element is at any moment in one of the queues or in flight in one process, which alone may
-    touch its bytes. The elements that a dead process had in flight move to the orphan queue.
+    At any moment, each element is either in one of the queues or in flight in one process, which
+    alone may touch its bytes. Elements that a dead process had in flight move to the orphan queue.
     """
 
     def __new__(cls, hold: "Hold", name: str, *how: Any, **options: Any) -> "Queue":
@@ -59,8 +59,8 @@ class NamedQueue(_native.NamedQueue):
         return _named_again, (self.queue, self.name)
 
     def notifier(self) -> "Notifier":
-        """A file descriptor that becomes readable when elements are pushed, for event loops of any
-        kind."""
+        """A file descriptor, for event loops of any kind, that becomes readable when elements are
+        pushed."""
         return Notifier(self)
 
     async def pull_async(self) -> "Element":
@@ -96,7 +96,7 @@ class Element(_native.Buffer, Held):
 
     @property
     def number(self) -> Optional[int]:
-        """Its number, the same in every process; ``None`` if it was pushed."""
+        """Its number, which is the same in every process; ``None`` after it was pushed."""
         return _native.NamedQueue._number(self)
 
     def release(self) -> None:
@@ -109,15 +109,15 @@ class Element(_native.Buffer, Held):
         with memoryview(self) as view, memoryview(data) as source:
             source = source.cast("B")
             if at < 0 or at + len(source) > len(view):
-                raise ValueError(f"{len(source)} bytes at {at} do not fit into {len(view)}")
+                raise ValueError(f"{len(source)} bytes at {at} exceed the element's {len(view)}")
             view[at : at + len(source)] = source
 
 
 class Notifier(Closing):
-    """A file descriptor that is readable when there are elements; from :meth:`NamedQueue.notifier`.
+    """A file descriptor that is readable when there are elements; see :meth:`NamedQueue.notifier`.
 
-    Wait until it is readable, :meth:`clear` it, pull until the queue is empty. A forked child
-    creates its own.
+    Wait until it is readable, :meth:`clear` it, and pull until the queue is empty. A forked child
+    must create its own.
     """
 
     def __init__(self, queue: NamedQueue) -> None:

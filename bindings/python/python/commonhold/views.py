@@ -119,6 +119,12 @@ class View(MutableMapping, Generic[_K, _V]):  # type: ignore[type-arg]
         found = self.map.get(self._key(key))
         return default if found is None else self._out(found)
 
+    def get_fresh(self, key: _K, max_age: "Seconds") -> Optional[_V]:
+        """The value of a key, or ``None``; raises ``StaleError`` if it comes from a replica's contents
+        that are older than ``max_age``."""
+        found = self.map.get_fresh(self._key(key), max_age)
+        return None if found is None else self._out(found)
+
     def items(self) -> Any:
         """The pairs, as a view."""
         return _Items(self)
@@ -203,6 +209,11 @@ class View(MutableMapping, Generic[_K, _V]):  # type: ignore[type-arg]
         pairs = dict(*given, **named)
         self.set_many(pairs.items(), ttl=ttl)
         return None
+
+    def __ior__(self, pairs: Any) -> "View[_K, _V]":
+        """``view |= pairs`` sets many pairs."""
+        self.set_many(pairs)
+        return self
 
     def get_many(self, keys: Iterable[_K]) -> List[Optional[_V]]:
         """The values of many keys, in their order, ``None`` for those absent."""

@@ -25,8 +25,8 @@ class Change(NamedTuple):
 
 
 class Watcher:
-    """Iterates over a map's changes, waiting for each; see :meth:`Map.watch`. Works with ``async
-    for``, too.
+    """Iterates over a map's changes, waiting for each; see :meth:`Map.watch`. Also works with
+    ``async for``.
 
     Each change comes once, in the order of each key. No writer waits for a watcher; one that is too
     slow gets ``LappedError`` and must read the map again.

@@ -5,41 +5,13 @@
 //! are used where they lie. All others that have the buffer protocol (`bytearray`, `memoryview`,
 //! arrays) may change at any moment, also by another process, so they are copied by raw reads while
 //! their exporter keeps them in place.
-//!
-//! The buffer protocol is in the stable ABI since Python 3.11, and is the same, structure and
-//! functions, in 3.9 and 3.10; only their headers hide it. So it is declared here.
 #![allow(unsafe_code)]
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
-use std::ffi::{c_char, c_int, c_void};
 use std::ops::Deref;
-
-/// `Py_buffer`.
-#[repr(C)]
-pub struct View {
-    pub buf: *mut c_void,
-    pub obj: *mut ffi::PyObject,
-    pub len: isize,
-    pub itemsize: isize,
-    pub readonly: c_int,
-    pub ndim: c_int,
-    pub format: *mut c_char,
-    pub shape: *mut isize,
-    pub strides: *mut isize,
-    pub suboffsets: *mut isize,
-    pub internal: *mut c_void,
-}
-
-/// Contiguous bytes, nothing else.
-const SIMPLE: c_int = 0;
-
-unsafe extern "C" {
-    fn PyObject_GetBuffer(object: *mut ffi::PyObject, view: *mut View, flags: c_int) -> c_int;
-    fn PyBuffer_Release(view: *mut View);
-}
 
 /// An argument that is bytes, or anything like it.
 pub enum Input<'a> {
@@ -95,21 +67,21 @@ fn copied(object: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
         let text = "a bytes-like object is required, not 'str': encode it, or use the view .str()";
         return Err(PyTypeError::new_err(text));
     }
-    let mut view = std::mem::MaybeUninit::<View>::zeroed();
-    // SAFETY: a live object and a place for the answer.
-    if unsafe { PyObject_GetBuffer(object.as_ptr(), view.as_mut_ptr(), SIMPLE) } != 0 {
+    let mut view = ffi::Py_buffer::new();
+    // SAFETY: a live object and a place for the answer, which is contiguous bytes.
+    if unsafe { ffi::PyObject_GetBuffer(object.as_ptr(), &raw mut view, ffi::PyBUF_SIMPLE) } != 0 {
         return Err(PyErr::fetch(object.py()));
     }
     // SAFETY: it was filled in, and is released once. The exporter keeps `len` bytes at `buf` until
     // then; they may change meanwhile, so no slice of them is made.
     unsafe {
-        let len = (*view.as_ptr()).len as usize;
+        let len = view.len as usize;
         let mut copy = Vec::<u8>::with_capacity(len);
         if len > 0 {
-            std::ptr::copy((*view.as_ptr()).buf.cast(), copy.as_mut_ptr(), len);
+            std::ptr::copy(view.buf.cast(), copy.as_mut_ptr(), len);
             copy.set_len(len);
         }
-        PyBuffer_Release(view.as_mut_ptr());
+        ffi::PyBuffer_Release(&raw mut view);
         Ok(copy)
     }
 }

@@ -7,12 +7,12 @@
 //!
 //! # Safety
 //! The range is given by the library, which keeps it mapped as long as what [`Held`] owns lives.
-//! The class is made by hand, because in Python 3.9 and 3.10 the stable ABI knows the slots of the
-//! buffer protocol by number only. An instance's window is set before anybody else sees the
-//! instance, and freed with it. No panic leaves a function that Python calls.
+//! The package derives classes from this one. PyO3 creates an instance of a derived class only by
+//! its constructor, which programs could call, too; so the class is made by hand. An instance's
+//! window is set before any other code sees the instance, and freed with it. No panic leaves a
+//! function that Python calls.
 #![allow(unsafe_code)]
 
-use crate::ffi::input::View;
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -46,7 +46,6 @@ pub struct Window {
 
 struct Shown {
     window: Window,
-    shape: isize,
     exports: AtomicUsize,
 }
 
@@ -57,15 +56,7 @@ struct Instance {
     shown: *mut Shown,
 }
 
-const GET_BUFFER: c_int = 1;
-const RELEASE_BUFFER: c_int = 2;
-const WRITABLE: c_int = 0x1;
-const FORMAT: c_int = 0x4;
-const ND: c_int = 0x8;
-const STRIDES: c_int = 0x10 | ND;
-
 static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-static ONE: isize = 1;
 
 /// The class `Buffer`.
 pub fn class(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
@@ -77,8 +68,8 @@ fn make(py: Python<'_>) -> PyResult<Py<PyType>> {
                 protocol.";
     let slot = |slot, pfunc| ffi::PyType_Slot { slot, pfunc };
     let mut slots = [
-        slot(GET_BUFFER, get_buffer as *mut c_void),
-        slot(RELEASE_BUFFER, release_buffer as *mut c_void),
+        slot(ffi::Py_bf_getbuffer, get_buffer as *mut c_void),
+        slot(ffi::Py_bf_releasebuffer, release_buffer as *mut c_void),
         slot(ffi::Py_tp_new, refuse as *mut c_void),
         slot(ffi::Py_tp_dealloc, deallocate as *mut c_void),
         slot(ffi::Py_sq_length, length as *mut c_void),
@@ -104,8 +95,7 @@ pub fn show<'py>(class: &Bound<'py, PyType>, window: Window) -> PyResult<Bound<'
     if !class.is_subclass(self::class(py)?)? {
         return Err(PyTypeError::new_err("expected a class that derives from Buffer"));
     }
-    let shape = window.len as isize;
-    let shown = Box::new(Shown { window, shape, exports: AtomicUsize::new(0) });
+    let shown = Box::new(Shown { window, exports: AtomicUsize::new(0) });
     // SAFETY: a class whose instances begin as `Instance` does; the memory is zeroed, and no other
     // thread has seen it.
     unsafe {
@@ -161,50 +151,33 @@ unsafe extern "C" fn refuse(
 
 unsafe extern "C" fn length(object: *mut ffi::PyObject) -> isize {
     // SAFETY: Python calls it with an instance.
-    unsafe { (*object.cast::<Instance>()).shown.as_ref() }.map_or(0, |shown| shown.shape)
+    unsafe { (*object.cast::<Instance>()).shown.as_ref() }
+        .map_or(0, |shown| shown.window.len as isize)
 }
 
 unsafe extern "C" fn get_buffer(
     object: *mut ffi::PyObject,
-    view: *mut View,
+    view: *mut ffi::Py_buffer,
     flags: c_int,
 ) -> c_int {
-    // SAFETY: Python calls it with an instance and a place for the answer. The targets of the view
-    // (the shape, the bytes) live as long as the instance, to which the view gets a reference.
+    // SAFETY: Python calls it with an instance and a place for the answer. The bytes live as long as
+    // the instance, to which the view gets a reference.
     unsafe {
         (*view).obj = std::ptr::null_mut();
         let Some(shown) = (*object.cast::<Instance>()).shown.as_ref() else { return fail(gone()) };
         let Window { start, len, readonly, held } = &shown.window;
-        if *readonly && flags & WRITABLE != 0 {
-            return fail(PyBufferError::new_err("the message is read-only"));
-        }
         let Ok(pinned) = catch_unwind(AssertUnwindSafe(|| held.pin())) else {
             return fail(PyBufferError::new_err("a bug in commonhold: it panicked"));
         };
         if let Err(error) = pinned {
             return fail(error);
         }
+        let (len, readonly) = (*len as isize, c_int::from(*readonly));
+        if ffi::PyBuffer_FillInfo(view, object, start.cast(), len, readonly, flags) != 0 {
+            unpin(&**held);
+            return -1;
+        }
         shown.exports.fetch_add(1, Ordering::Relaxed);
-        let when = |wanted: c_int, pointer: *const isize| match flags & wanted == wanted {
-            true => pointer.cast_mut(),
-            false => std::ptr::null_mut(),
-        };
-        let format =
-            if flags & FORMAT == FORMAT { c"B".as_ptr().cast_mut() } else { std::ptr::null_mut() };
-        *view = View {
-            buf: start.cast(),
-            obj: object,
-            len: *len as isize,
-            itemsize: 1,
-            readonly: c_int::from(*readonly),
-            ndim: 1,
-            format,
-            shape: when(ND, &raw const shown.shape),
-            strides: when(STRIDES, &raw const ONE),
-            suboffsets: std::ptr::null_mut(),
-            internal: std::ptr::null_mut(),
-        };
-        ffi::Py_IncRef(object);
         0
     }
 }
@@ -214,13 +187,17 @@ fn fail(error: PyErr) -> c_int {
     -1
 }
 
-unsafe extern "C" fn release_buffer(object: *mut ffi::PyObject, _: *mut View) {
+unsafe extern "C" fn release_buffer(object: *mut ffi::PyObject, _: *mut ffi::Py_buffer) {
     // SAFETY: Python calls it once for each buffer that it got.
     if let Some(shown) = unsafe { (*object.cast::<Instance>()).shown.as_ref() } {
         shown.exports.fetch_sub(1, Ordering::Relaxed);
-        // There is no caller to report it to.
-        let _ = catch_unwind(AssertUnwindSafe(|| shown.window.held.unpin()));
+        unpin(&*shown.window.held);
     }
+}
+
+fn unpin(held: &dyn Held) {
+    // There is no caller to report it to.
+    let _ = catch_unwind(AssertUnwindSafe(|| held.unpin()));
 }
 
 unsafe extern "C" fn deallocate(object: *mut ffi::PyObject) {

@@ -33,11 +33,7 @@ void box_done(struct box *box) {
     if (box->orphaned) xfree(box);
 }
 
-struct box *box_of(VALUE object, const rb_data_type_t *type) {
-    struct box *box = rb_check_typeddata(object, type);
-    if (box->closed || !box->handle) raise_code(CH_CLOSED, "it is closed; open it again");
-    return box;
-}
+void raise_closed(void) { raise_code(CH_CLOSED, "it is closed; open it again"); }
 
 VALUE box_new(VALUE class, const rb_data_type_t *type, VALUE parent, void (*release)(void *)) {
     struct box *box;
@@ -60,5 +56,38 @@ VALUE box_close(VALUE object, const rb_data_type_t *type) {
         box->closed = true;
         if (!box->users) release(box);
     }
+    return Qnil;
+}
+
+struct ending {
+    struct box *box;
+    struct call *call;
+};
+
+/* Calls of other threads notice within a slice that the box is closed. */
+static VALUE end_alone(VALUE data) {
+    struct ending *ending = (struct ending *)data;
+    while (ending->box->users > 1) rb_thread_wait_for((struct timeval){.tv_usec = 1000});
+    ending->call->handle = ending->box->handle;
+    call_alone(ending->call);
+    return Qnil;
+}
+
+static VALUE end_done(VALUE data) {
+    struct ending *ending = (struct ending *)data;
+    if (ending->call->ran) ending->box->handle = NULL;
+    box_done(ending->box);
+    return Qnil;
+}
+
+VALUE box_end(VALUE object, const rb_data_type_t *type, struct call *call) {
+    struct box *box = rb_check_typeddata(object, type);
+    if (box->closed || !box->handle) return Qnil;
+    struct ending ending = {box, call};
+    box->closed = true;
+    box->users++;
+    rb_ensure(end_alone, (VALUE)&ending, end_done, (VALUE)&ending);
+    RB_GC_GUARD(object);
+    checked(call->result, &call->error);
     return Qnil;
 }

@@ -47,11 +47,13 @@ static void *run(void *data) {
     return NULL;
 }
 
-/* Does not look for interrupts after the call, whose result would be lost then. */
+/* Does not look for interrupts after the call, whose result would be lost then. No signal wakes it:
+ * the library continues after each, and so many come at the end of the process that its sleeps would
+ * not end. */
 static void run_away(struct call *call) {
     call->ran = false;
     while (!call->ran) {
-        rb_thread_call_without_gvl2(run, call, RUBY_UBF_IO, NULL);
+        rb_thread_call_without_gvl2(run, call, NULL, NULL);
         if (!call->ran) rb_thread_check_ints();
     }
 }
@@ -133,32 +135,52 @@ int call_now(struct box *box, struct call *call) {
     return call->result;
 }
 
-VALUE bytes_arg(VALUE string) {
-    if (!RB_TYPE_P(string, T_STRING)) StringValue(string);
-    return string;
-}
-
 const char *name_arg(VALUE *string) { return StringValueCStr(*string); }
 
 VALUE name_copy(VALUE string) { return rb_str_new_cstr(name_arg(&string)); }
 
-uint64_t timeout_arg(VALUE seconds) {
-    if (NIL_P(seconds)) return CH_FOREVER;
+const char *const *texts_arg(VALUE array, size_t *count, volatile VALUE *kept) {
+    Check_Type(array, T_ARRAY);
+    VALUE copies = rb_ary_new();
+    size_t bytes = 0;
+    for (long i = 0; i < RARRAY_LEN(array); i++) {
+        VALUE copy = name_copy(rb_ary_entry(array, i));
+        bytes += sizeof(char *) + (size_t)RSTRING_LEN(copy) + 1;
+        rb_ary_push(copies, copy);
+    }
+    *count = (size_t)RARRAY_LEN(copies);
+    const char **texts = rb_alloc_tmp_buffer(kept, (long)bytes);
+    char *to = (char *)(texts + *count);
+    for (size_t i = 0; i < *count; i++) {
+        VALUE copy = rb_ary_entry(copies, (long)i);
+        size_t len = (size_t)RSTRING_LEN(copy) + 1; /* with the NUL */
+        texts[i] = memcpy(to, RSTRING_PTR(copy), len);
+        to += len;
+    }
+    return texts;
+}
+
+uint64_t seconds_arg(VALUE seconds, const char *name) {
     double number = NUM2DBL(seconds);
-    if (isnan(number) || number < 0) rb_raise(rb_eArgError, "expected a timeout from 0 on, got %f", number);
+    if (isnan(number) || number < 0) rb_raise(rb_eArgError, "expected %s from 0 on, got %f", name, number);
     return number > 9e9 ? CH_FOREVER : (uint64_t)(number * 1e9);
 }
+
+uint64_t timeout_arg(VALUE seconds) { return NIL_P(seconds) ? CH_FOREVER : seconds_arg(seconds, "a timeout"); }
 
 VALUE option(VALUE options, const char *name) {
     return NIL_P(options) ? Qnil : rb_hash_lookup2(options, ID2SYM(rb_intern(name)), Qnil);
 }
 
+uint64_t unsigned_arg(VALUE number, const char *name) {
+    number = rb_to_int(number);
+    if (RTEST(rb_funcall(number, '<', 1, INT2FIX(0)))) rb_raise(rb_eArgError, "expected %s from 0 on", name);
+    return NUM2ULL(number);
+}
+
 uint64_t number_option(VALUE options, const char *name) {
     VALUE value = option(options, name);
-    if (NIL_P(value)) return 0;
-    value = rb_to_int(value);
-    if (RTEST(rb_funcall(value, '<', 1, INT2FIX(0)))) rb_raise(rb_eArgError, "expected %s from 0 on", name);
-    return NUM2ULL(value);
+    return NIL_P(value) ? 0 : unsigned_arg(value, name);
 }
 
 VALUE given(const struct box *box, const void *data, size_t len) {
@@ -190,3 +212,24 @@ VALUE given_freed(const struct box *box, ch_bytes *bytes) {
 }
 
 VALUE given_text(ch_bytes *bytes) { return given_freed(NULL, bytes); }
+
+bool strings_add(struct strings *strings, ch_slice text) {
+    if (ch_bytes_append(&strings->texts, text.data, text.len, NULL) > 0) return false;
+    return ch_bytes_append(&strings->ends, &strings->texts.len, sizeof strings->texts.len, NULL) <= 0;
+}
+
+VALUE strings_array(const struct box *box, const struct strings *strings) {
+    size_t count = strings->ends.len / sizeof(size_t), begin = 0;
+    VALUE all = rb_ary_new_capa((long)count);
+    for (size_t i = 0; i < count; i++) {
+        size_t end = ((size_t *)strings->ends.data)[i];
+        rb_ary_push(all, given(box, (char *)strings->texts.data + begin, end - begin));
+        begin = end;
+    }
+    return all;
+}
+
+void strings_free(struct strings *strings) {
+    ch_bytes_free(&strings->texts);
+    ch_bytes_free(&strings->ends);
+}

@@ -7,7 +7,8 @@ BOX_TYPE(consumer_type, "Commonhold::Consumer");
 RELEASE(release_channel, channel)
 RELEASE(release_producer, producer)
 RELEASE(release_consumer, consumer)
-static VALUE cChannel, cProducer, cConsumer;
+static VALUE cChannel;
+VALUE cProducer, cConsumer;
 
 static int run_channel(struct call *call) {
     switch ((enum how)call->number) {
@@ -57,7 +58,9 @@ static VALUE channel_producer(VALUE self) {
     VALUE object = box_new(cProducer, &producer_type, self, release_producer);
     call_strings(&call, Qnil, Qnil);
     checked(call_now(box_of(self, &channel_type), &call), &call.error);
-    ((struct box *)RTYPEDDATA_DATA(object))->handle = producer;
+    struct box *box = RTYPEDDATA_DATA(object);
+    box->handle = producer;
+    box->sequence = NO_RESERVATION;
     return object;
 }
 
@@ -98,6 +101,7 @@ static VALUE producer_send(VALUE self, VALUE message, VALUE seconds) {
     uint64_t sequence, timeout = timeout_arg(seconds);
     message = bytes_arg(message);
     struct box *box = box_of(self, &producer_type);
+    box->sequence = NO_RESERVATION;
     int result = ch_producer_try_send(box->handle, RSTRING_PTR(message), (size_t)RSTRING_LEN(message), &sequence, &error);
     if (checked(result, &error) != CH_OK && timeout > 0) {
         struct call call = {.run = run_send, .out = &sequence};

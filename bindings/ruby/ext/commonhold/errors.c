@@ -29,6 +29,7 @@ static struct kind {
     {CH_TOO_MANY_PARTICIPANTS, "TooManyParticipantsError", "StandardError", 0},
     {CH_IO, "SystemError", "IOError", 0},
     {CH_LAPPED, "LappedError", "StandardError", 0},
+    {CH_STALE, "StaleError", "StandardError", 0},
     {CH_PANIC, "PanicError", "RuntimeError", 0},
 };
 #define KINDS (sizeof kinds / sizeof *kinds)

@@ -31,16 +31,19 @@ struct box {
     void *handle;            /* NULL once it is released */
     void (*release)(void *); /* the library's function for that */
     uint64_t patience_ns;    /* how long to wait for a lock; CH_FOREVER */
-    uint64_t sequence;       /* consumers: of the message received last */
+    uint64_t sequence;       /* consumers: of the message received last; producers: the reservation */
     int encoding;            /* index of the encoding that bytes come back in */
     unsigned users;          /* calls under way, elements in flight */
     bool closed;             /* takes no new users */
     bool orphaned;           /* its object is gone; the last user frees the box */
 };
 
-extern const rb_data_type_t hold_type, map_type, queue_type, channel_type, producer_type, consumer_type, log_type,
-    collector_type, follower_type;
-extern VALUE mCommonhold, cHold, cMap;
+extern const rb_data_type_t hold_type, map_type, pair_type, queue_type, channel_type, producer_type, consumer_type, log_type,
+    collector_type, follower_type, origin_type, replica_type, hold_origin_type, hold_replica_type, journal_type;
+extern VALUE mCommonhold, cHold, cMap, cProducer, cConsumer;
+
+/* The sequence of a producer's box while there is no reservation. */
+#define NO_RESERVATION UINT64_MAX
 
 /* A call that never waits. */
 #define BRIEFLY(result, call) \
@@ -54,14 +57,18 @@ extern VALUE mCommonhold, cHold, cMap;
 enum how { OPEN, CREATE, OPEN_OR_CREATE };
 enum how how_arg(VALUE how);
 
+struct call;
+
 /* boxes.c */
 void box_mark(void *box);
 void box_free(void *box);
 size_t box_size(const void *box);
-struct box *box_of(VALUE object, const rb_data_type_t *type); /* raises ClosedError */
+NORETURN(void raise_closed(void));
 VALUE box_new(VALUE class, const rb_data_type_t *type, VALUE parent, void (*release)(void *));
 void box_done(struct box *box);
 VALUE box_close(VALUE object, const rb_data_type_t *type);
+/* closes it by a call that frees the handle, and may wait */
+VALUE box_end(VALUE object, const rb_data_type_t *type, struct call *call);
 #define BOX_TYPE(name, label) \
     const rb_data_type_t name = {label, {box_mark, box_free, box_size, 0, {0}}, 0, 0, RUBY_TYPED_FREE_IMMEDIATELY}
 #define RELEASE(name, kind) \
@@ -98,28 +105,73 @@ int call_wait(struct box *box, struct call *call, uint64_t timeout_ns);
 int call_alone(struct call *call);
 void call_strings(struct call *call, VALUE key, VALUE value);
 
+/* What rb_check_typeddata() returns, which raises TypeError; without a call for the right type. */
+static inline void *data_of(VALUE object, const rb_data_type_t *type) {
+    if (RB_LIKELY(RB_TYPE_P(object, T_DATA) && RTYPEDDATA_P(object) && RTYPEDDATA_TYPE(object) == type))
+        return RTYPEDDATA_DATA(object);
+    return rb_check_typeddata(object, type);
+}
+
+/* The box of an object; raises ClosedError. */
+static inline struct box *box_of(VALUE object, const rb_data_type_t *type) {
+    struct box *box = data_of(object, type);
+    if (RB_UNLIKELY(box->closed || !box->handle)) raise_closed();
+    return box;
+}
+
 /* Arguments from Ruby. */
-VALUE bytes_arg(VALUE string);                 /* a String, or TypeError */
+static inline VALUE bytes_arg(VALUE string) {  /* a String, or TypeError */
+    if (RB_UNLIKELY(!RB_TYPE_P(string, T_STRING))) StringValue(string);
+    return string;
+}
 const char *name_arg(VALUE *string);           /* a String without NUL, or ArgumentError */
 /* a private copy that ends with a NUL */
 VALUE name_copy(VALUE string);
+/* the Strings of an Array, without NUL, in memory that does not move; rb_free_tmp_buffer(kept) or the
+ * collector frees it */
+const char *const *texts_arg(VALUE array, size_t *count, volatile VALUE *kept);
+uint64_t seconds_arg(VALUE seconds, const char *name); /* in nanoseconds */
 uint64_t timeout_arg(VALUE seconds);           /* nil: CH_FOREVER */
+uint64_t unsigned_arg(VALUE number, const char *name);
 VALUE option(VALUE options, const char *name); /* Qnil if it is not there */
 uint64_t number_option(VALUE options, const char *name);
 /* a String in the box's encoding */
 VALUE given(const struct box *box, const void *data, size_t len);
 /* the same; frees the bytes, whatever happens */
 VALUE given_freed(const struct box *box, ch_bytes *bytes);
+/* Strings that a callback of the library has copied: one behind the other, and where each ends. No
+ * Ruby there: it may raise. */
+struct strings {
+    ch_bytes texts, ends;
+};
+#define STRINGS_INIT {CH_BYTES_INIT, CH_BYTES_INIT}
+bool strings_add(struct strings *strings, ch_slice text); /* false: out of memory */
+VALUE strings_array(const struct box *box, const struct strings *strings);
+void strings_free(struct strings *strings);
 /* a UTF-8 String; frees the bytes, too */
 VALUE given_text(ch_bytes *bytes);
 
+/* net.c: options of origins and replicas, without secrets and names. `kept` holds memory that they
+ * refer to; rb_free_tmp_buffer(kept) or the collector frees it */
+VALUE secret_arg(VALUE secret);
+ch_origin_options origin_options(VALUE uids, VALUE options, volatile VALUE *kept);
+ch_replica_options replica_options(VALUE options, volatile VALUE *kept);
+void call_with_socket(struct box *box, struct call *call, VALUE io);
+
 void init_hold(void);
 void init_map(void);
+void init_age(void);
+void init_pair(void);
 void init_walk(void);
+void init_wait(void);
 void init_queue(void);
 void init_channel(void);
+void init_messages(void);
 void init_log(void);
 void init_stream(void);
+void init_net(void);
+void init_holds(void);
+void init_journal(void);
 void init_pool(void);
 
 #endif

@@ -139,6 +139,44 @@ static VALUE hold_trim(VALUE self) {
     return ULL2NUM(bytes);
 }
 
+struct frozen {
+    VALUE result;
+    int state; /* what the block has raised */
+};
+
+static VALUE yield_nothing(VALUE nothing) { return rb_yield_values(0); }
+
+/* Nothing that the block raises passes through the library: it is raised again afterwards. */
+static void *frozen_block(void *data) {
+    struct frozen *frozen = data;
+    frozen->result = rb_protect(yield_nothing, Qnil, &frozen->state);
+    return NULL;
+}
+
+static int run_block(void *user) {
+    rb_thread_call_with_gvl(frozen_block, user);
+    return 0;
+}
+
+static int run_frozen(struct call *c) { return ch_hold_with_frozen(c->handle, run_block, c->out, NULL, &c->error); }
+
+/* call-seq: with_frozen { ... } -> object
+ *
+ * Calls the block while no other thread or process changes any map of the hold; returns the block's
+ * result. For a consistent view of several keys. Readers, queues, channels and logs continue.
+ * Writing to the hold in the block raises BusyError. If the process is killed meanwhile, writers
+ * continue. */
+static VALUE hold_with_frozen(VALUE self) {
+    rb_need_block();
+    struct frozen frozen = {Qnil, 0};
+    struct call call = {.run = run_frozen, .out = &frozen};
+    call_strings(&call, Qnil, Qnil);
+    call_away(box_of(self, &hold_type), &call);
+    if (frozen.state) rb_jump_tag(frozen.state);
+    checked(call.result, &call.error);
+    return frozen.result;
+}
+
 static int run_backup(struct call *call) {
     return ch_hold_backup(call->handle, call->key.data, call->out, &call->error);
 }
@@ -275,6 +313,7 @@ void init_hold(void) {
     rb_define_method(cHold, "sweep", hold_sweep, 0);
     rb_define_method(cHold, "check", hold_check, 0);
     rb_define_method(cHold, "trim", hold_trim, 0);
+    rb_define_method(cHold, "with_frozen", hold_with_frozen, 0);
     rb_define_method(cHold, "backup", hold_backup, 1);
     rb_define_private_method(cHold, "_drop_map", hold_drop_map, 1);
     rb_define_private_method(cHold, "_list_map", hold_list_map, 0);
@@ -299,10 +338,17 @@ __attribute__((visibility("default"))) void Init_commonhold_ext(void) {
     init_errors();
     init_hold();
     init_map();
+    init_age();
+    init_pair();
     init_walk();
+    init_wait();
     init_queue();
     init_channel();
+    init_messages();
     init_log();
     init_stream();
+    init_net();
+    init_holds();
+    init_journal();
     init_pool();
 }

@@ -5,7 +5,9 @@ BOX_TYPE(log_type, "Commonhold::Log");
 BOX_TYPE(collector_type, "Commonhold::Collector");
 RELEASE(release_log, log)
 RELEASE(release_collector, collector)
-static VALUE cLog, cCollector, cLine;
+BOX_TYPE(reader_type, "Commonhold::LogReader");
+RELEASE(release_reader, reader)
+static VALUE cLog, cCollector, cReader, cLine;
 
 static int run_log(struct call *call) {
     switch ((enum how)call->number) {
@@ -90,8 +92,8 @@ struct copied {
 
 /* No Ruby in the library's callback: it may raise. */
 struct gathered {
-    struct call call;
-    VALUE log;
+    int (*run)(struct call *);
+    struct box *box;
     ch_bytes texts, lines;
 };
 
@@ -106,14 +108,11 @@ static int gather(void *user, const ch_log_line *line) {
     return ch_bytes_append(&gathered->lines, &copied, sizeof copied, NULL) > 0;
 }
 
-static int run_dump(struct call *call) { return ch_log_dump(call->handle, gather, call->out, NULL, &call->error); }
-
-static VALUE dump(VALUE data) {
+static VALUE gathered_lines(VALUE data) {
     struct gathered *gathered = (struct gathered *)data;
-    gathered->call.run = run_dump;
-    gathered->call.out = gathered;
-    call_strings(&gathered->call, Qnil, Qnil);
-    checked(call_away(box_of(gathered->log, &log_type), &gathered->call), &gathered->call.error);
+    struct call call = {.run = gathered->run, .out = gathered};
+    call_strings(&call, Qnil, Qnil);
+    checked(call_away(gathered->box, &call), &call.error);
     const char *texts = gathered->texts.data;
     size_t count = gathered->lines.len / sizeof(struct copied), begin = 0;
     VALUE all = rb_ary_new();
@@ -129,19 +128,46 @@ static VALUE dump(VALUE data) {
     return all;
 }
 
-static VALUE dump_end(VALUE data) {
+static VALUE gathered_end(VALUE data) {
     struct gathered *gathered = (struct gathered *)data;
     ch_bytes_free(&gathered->texts);
     ch_bytes_free(&gathered->lines);
     return Qnil;
 }
 
+/* What a call shows, as an Array of Line. */
+static VALUE lines_of(struct box *box, int (*run)(struct call *)) {
+    struct gathered gathered = {run, box, CH_BYTES_INIT, CH_BYTES_INIT};
+    return rb_ensure(gathered_lines, (VALUE)&gathered, gathered_end, (VALUE)&gathered);
+}
+
+static int run_dump(struct call *c) { return ch_log_dump(c->handle, gather, c->out, NULL, &c->error); }
+static int run_read(struct call *c) { return ch_reader_poll(c->handle, gather, c->out, NULL, &c->error); }
+static int run_read_all(struct call *c) { return ch_reader_finish(c->handle, gather, c->out, NULL, &c->error); }
+
 /* All lines that are in the hold, collected or not, merged by time: an Array of Line. Changes
  * nothing. */
-static VALUE log_dump(VALUE self) {
-    struct gathered gathered = {.log = self, .texts = CH_BYTES_INIT, .lines = CH_BYTES_INIT};
-    return rb_ensure(dump, (VALUE)&gathered, dump_end, (VALUE)&gathered);
+static VALUE log_dump(VALUE self) { return lines_of(box_of(self, &log_type), run_dump); }
+
+/* call-seq: reader -> Commonhold::LogReader
+ *
+ * Reads the log as it grows, independently of its collector, without leaving a trace; from the oldest
+ * line in the hold on. */
+static VALUE log_reader(VALUE self) {
+    ch_error error;
+    ch_reader *reader = NULL;
+    VALUE object = box_new(cReader, &reader_type, self, release_reader);
+    checked(ch_log_reader(box_of(self, &log_type)->handle, &reader, &error), &error);
+    ((struct box *)RTYPEDDATA_DATA(object))->handle = reader;
+    return object;
 }
+
+/* The lines that have come since the last call, as an Array of Line. The youngest ones come with a
+ * later call, because older lines of other threads can still precede them. */
+static VALUE reader_poll(VALUE self) { return lines_of(box_of(self, &reader_type), run_read); }
+/* As poll, with the youngest lines, too. */
+static VALUE reader_finish(VALUE self) { return lines_of(box_of(self, &reader_type), run_read_all); }
+static VALUE reader_close(VALUE self) { return box_close(self, &reader_type); }
 
 static int run_collect(struct call *c) {
     return ch_log_collect_to_file(c->handle, NULL, c->key.data, c->number, c->uid, c->out, &c->error);
@@ -154,6 +180,21 @@ static VALUE log_collect(VALUE self, VALUE path, VALUE max_bytes, VALUE keep) {
     VALUE object = box_new(cCollector, &collector_type, self, release_collector);
     path = name_copy(path);
     call_strings(&call, path, Qnil);
+    checked(call_now(box_of(self, &log_type), &call), &call.error);
+    ((struct box *)RTYPEDDATA_DATA(object))->handle = collector;
+    return object;
+}
+
+static int run_collect_to(struct call *c) {
+    return ch_log_collect_to_fd(c->handle, NULL, (int)c->number, c->out, &c->error);
+}
+
+/* Log#_collect_to(descriptor): becomes the log's collector, into a copy of the descriptor. */
+static VALUE log_collect_to(VALUE self, VALUE descriptor) {
+    ch_collector *collector = NULL;
+    struct call call = {.run = run_collect_to, .number = (uint64_t)NUM2INT(descriptor), .out = &collector};
+    VALUE object = box_new(cCollector, &collector_type, self, release_collector);
+    call_strings(&call, Qnil, Qnil);
     checked(call_now(box_of(self, &log_type), &call), &call.error);
     ((struct box *)RTYPEDDATA_DATA(object))->handle = collector;
     return object;
@@ -185,6 +226,8 @@ void init_log(void) {
                                    "shown", NULL);
     rb_undef_alloc_func(cLog);
     rb_undef_alloc_func(cCollector);
+    cReader = rb_define_class_under(mCommonhold, "LogReader", rb_cObject);
+    rb_undef_alloc_func(cReader);
     rb_define_private_method(cHold, "_log", hold_log, 3);
     rb_define_method(cLog, "close", log_close, 0);
     rb_define_method(cLog, "name", log_name, 0);
@@ -194,7 +237,12 @@ void init_log(void) {
     rb_define_private_method(cLog, "_enabled", log_is_enabled, 1);
     rb_define_private_method(cLog, "_describe", log_describe, 0);
     rb_define_method(cLog, "dump", log_dump, 0);
+    rb_define_method(cLog, "reader", log_reader, 0);
+    rb_define_method(cReader, "poll", reader_poll, 0);
+    rb_define_method(cReader, "finish", reader_finish, 0);
+    rb_define_method(cReader, "close", reader_close, 0);
     rb_define_private_method(cLog, "_collect", log_collect, 3);
+    rb_define_private_method(cLog, "_collect_to", log_collect_to, 1);
     rb_define_method(cCollector, "poll", collector_poll, 0);
     rb_define_method(cCollector, "finish", collector_finish, 0);
     rb_define_method(cCollector, "close", collector_close, 0);

@@ -200,6 +200,14 @@ static int run_delete_uid(struct call *c) {
 static int run_increment_uid(struct call *c) {
     return ch_map_increment_uid(c->handle, c->uid, c->key.data, c->key.len, c->signed_number, c->out, &c->error);
 }
+static int run_take_uid(struct call *c) {
+    return ch_map_take_uid(c->handle, c->uid, c->key.data, c->key.len, c->out, &c->error);
+}
+static int run_exchange_uid(struct call *c) {
+    return ch_map_compare_exchange_uid(c->handle, c->uid, c->key.data, c->key.len,
+                                       NIL_P(c->expected_text) ? NULL : &c->expected,
+                                       NIL_P(c->replacement_text) ? NULL : &c->replacement, &c->error);
+}
 static int run_clear(struct call *c) { return ch_map_clear(c->handle, c->out, &c->error); }
 
 /* The plain ones are called directly: a struct call is a message long, and clearing it costs as
@@ -269,15 +277,20 @@ static VALUE map_delete(VALUE self, VALUE key) {
     return written(self, &call, key, Qnil) == CH_OK ? Qtrue : Qfalse;
 }
 
-/* Deletes a key and gives the value that it had, as one atomic step; nil if it was absent. */
-static VALUE map_take(VALUE self, VALUE key) {
+static VALUE taken(VALUE self, struct call *call, VALUE key) {
     ch_bytes value = CH_BYTES_INIT;
     struct box *box = box_of(self, &map_type);
-    struct call call = {.run = run_take, .out = &value};
-    call_strings(&call, bytes_arg(key), Qnil);
-    int result = call_now(box, &call);
+    call->out = &value;
+    call_strings(call, bytes_arg(key), Qnil);
+    int result = call_now(box, call);
     VALUE text = given_freed(box, &value);
-    return checked(result, &call.error) == CH_OK ? text : Qnil;
+    return checked(result, &call->error) == CH_OK ? text : Qnil;
+}
+
+/* Deletes a key and gives the value that it had, as one atomic step; nil if it was absent. */
+static VALUE map_take(VALUE self, VALUE key) {
+    struct call call = {.run = run_take};
+    return taken(self, &call, key);
 }
 
 /* call-seq: increment(key, by = 1) -> integer
@@ -293,23 +306,28 @@ static VALUE map_increment(int count, VALUE *given_args, VALUE self) {
     return LL2NUM(sum);
 }
 
-/* Map#_exchange(key, expected, replacement, milliseconds): nil stands for "absent", and for the
- * map's own time to live. */
-static VALUE map_exchange(VALUE self, VALUE key, VALUE expected, VALUE replacement, VALUE milliseconds) {
-    struct call call = {.run = run_exchange};
-    if (!NIL_P(milliseconds)) call.run = run_exchange_ttl, call.number = NUM2ULL(milliseconds);
+/* nil stands for "absent". */
+static VALUE exchanged(VALUE self, struct call *call, VALUE key, VALUE expected, VALUE replacement) {
     /* All conversions first: one may change the String that another gave. */
     key = bytes_arg(key);
     if (!NIL_P(expected)) expected = bytes_arg(expected);
     if (!NIL_P(replacement)) replacement = bytes_arg(replacement);
-    call_strings(&call, key, Qnil);
-    call.expected_text = expected, call.replacement_text = replacement;
-    if (!NIL_P(expected)) call.expected = (ch_slice){RSTRING_PTR(expected), (size_t)RSTRING_LEN(expected)};
-    if (!NIL_P(replacement)) call.replacement = (ch_slice){RSTRING_PTR(replacement), (size_t)RSTRING_LEN(replacement)};
-    int result = checked(call_now(box_of(self, &map_type), &call), &call.error);
+    call_strings(call, key, Qnil);
+    call->expected_text = expected, call->replacement_text = replacement;
+    if (!NIL_P(expected)) call->expected = (ch_slice){RSTRING_PTR(expected), (size_t)RSTRING_LEN(expected)};
+    if (!NIL_P(replacement)) call->replacement = (ch_slice){RSTRING_PTR(replacement), (size_t)RSTRING_LEN(replacement)};
+    int result = checked(call_now(box_of(self, &map_type), call), &call->error);
     RB_GC_GUARD(expected);
     RB_GC_GUARD(replacement);
     return result == CH_OK ? Qtrue : Qfalse;
+}
+
+/* Map#_exchange(key, expected, replacement, milliseconds): nil stands for the map's own time to
+ * live, too. */
+static VALUE map_exchange(VALUE self, VALUE key, VALUE expected, VALUE replacement, VALUE milliseconds) {
+    struct call call = {.run = run_exchange};
+    if (!NIL_P(milliseconds)) call.run = run_exchange_ttl, call.number = NUM2ULL(milliseconds);
+    return exchanged(self, &call, key, expected, replacement);
 }
 
 /* By uid: happens if the uid still names the key; gives whether it did. */
@@ -329,6 +347,18 @@ static VALUE map_increment_by_uid(VALUE self, VALUE uid, VALUE key, VALUE by) {
     int64_t sum;
     struct call call = {.run = run_increment_uid, .uid = NUM2UINT(uid), .signed_number = NUM2LL(by), .out = &sum};
     return written(self, &call, key, Qnil) == CH_OK ? LL2NUM(sum) : Qnil;
+}
+
+/* By uid: deletes the key if the uid still names it, and gives the value that it had; else nil. */
+static VALUE map_take_by_uid(VALUE self, VALUE uid, VALUE key) {
+    struct call call = {.run = run_take_uid, .uid = NUM2UINT(uid)};
+    return taken(self, &call, key);
+}
+
+/* By uid: as compare_exchange, if the uid still names the key; gives whether it did. */
+static VALUE map_exchange_by_uid(VALUE self, VALUE uid, VALUE key, VALUE expected, VALUE replacement) {
+    struct call call = {.run = run_exchange_uid, .uid = NUM2UINT(uid)};
+    return exchanged(self, &call, key, expected, replacement);
 }
 
 /* Deletes every key; gives how many. Not one atomic step. */
@@ -436,6 +466,8 @@ void init_map(void) {
     rb_define_private_method(cMap, "_exchange", map_exchange, 4);
     rb_define_method(cMap, "set_uid", map_set_by_uid, 3);
     rb_define_method(cMap, "delete_uid", map_delete_by_uid, 2);
+    rb_define_method(cMap, "take_uid", map_take_by_uid, 2);
+    rb_define_method(cMap, "compare_exchange_uid", map_exchange_by_uid, 4);
     rb_define_method(cMap, "increment_uid", map_increment_by_uid, 3);
     rb_define_method(cMap, "clear", map_clear, 0);
     rb_define_private_method(cMap, "_get_many", map_get_many, 1);

@@ -38,8 +38,8 @@ static void pool_raise(VALUE self, int code, const char *message) {
 }
 
 static struct box *pool_of(VALUE self) {
-    struct pool *pool = rb_check_typeddata(self, &pool_type);
-    if (!pool->box || pool->box->closed) pool_raise(self, CH_CLOSED, "the pool is closed; open it again with new");
+    struct pool *pool = data_of(self, &pool_type);
+    if (RB_UNLIKELY(!pool->box || pool->box->closed)) pool_raise(self, CH_CLOSED, "the pool is closed; open it again with new");
     return pool->box;
 }
 

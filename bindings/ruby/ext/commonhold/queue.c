@@ -139,8 +139,19 @@ static int run_push(struct call *c) { return ch_queue_push(c->handle, c->uid, c-
 
 static int run_release(struct call *c) { return ch_queue_release(c->handle, c->more, &c->error); }
 
+struct pulling {
+    ch_element some[64];
+    size_t room, count;
+};
+
 static int run_pull_many(struct call *c) {
-    return ch_queue_pull_many(c->handle, c->uid, c->more, c->number, c->out, &c->error);
+    struct pulling *pulling = c->more;
+    return ch_queue_pull_many_timeout(c->handle, c->uid, c->number, pulling->some, pulling->room, &pulling->count, &c->error);
+}
+
+static int run_pull_many_briefly(struct call *c) {
+    c->number = 0;
+    return run_pull_many(c);
 }
 
 /* Offsets and lengths; negative ones are an IndexError, as beyond an Array. */
@@ -221,22 +232,79 @@ static VALUE queue_push(VALUE self, VALUE which, VALUE element) {
     return self;
 }
 
-/* Pulls at most this number of elements, without waiting; an Array. */
-static VALUE queue_pull_many(VALUE self, VALUE which, VALUE most) {
+/* call-seq: push_many(queue, elements) -> self
+ *
+ * Puts elements in flight at the end of a named queue, in order, for little more than the cost of
+ * one. After an error all are in flight as before; if a wait for a lock is interrupted, the first ones
+ * may have been pushed (Element#in_flight?). */
+static VALUE queue_push_many(VALUE self, VALUE which, VALUE elements) {
+    ch_error error;
+    VALUE kept = 0, flights = 0;
+    elements = rb_ary_dup(rb_convert_type(elements, T_ARRAY, "Array", "to_ary"));
+    uint32_t number = number_of(self, which);
+    long count = RARRAY_LEN(elements);
+    struct box *box = box_of(self, &queue_type);
+    ch_element *all = ALLOCV_N(ch_element, kept, count + 1);
+    struct in_flight **flying = ALLOCV_N(struct in_flight *, flights, count + 1);
+    for (long i = 0; i < count; i++) {
+        flying[i] = element_of(rb_ary_entry(elements, i));
+        all[i] = flying[i]->element;
+    }
+    int result;
+    BRIEFLY(result, count ? ch_queue_push_many(box->handle, number, all, (size_t)count, &error) : CH_OK);
+    for (long i = 0; result == CH_OK && i < count; i++) no_longer_in_flight(flying[i]);
+    ALLOCV_END(kept);
+    ALLOCV_END(flights);
+    if (result == CH_TIMED_OUT)
+        for (long i = 0; i < count; i++) queue_push(self, which, rb_ary_entry(elements, i));
+    else checked(result, &error);
+    RB_GC_GUARD(elements);
+    return self;
+}
+
+/* call-seq: push_pull(to, element, from) -> element or nil
+ *
+ * Pushes an element to one named queue, then pulls from another (or the same), without waiting, for
+ * little more than the cost of one. */
+static VALUE queue_push_pull(VALUE self, VALUE to, VALUE element, VALUE from) {
+    ch_error error;
+    VALUE object;
+    uint32_t target = number_of(self, to), source = number_of(self, from);
+    struct box *box = box_of(self, &queue_type);
+    struct in_flight *pushed = element_of(element), *pulled = new_element(self, box, &object);
+    int result;
+    BRIEFLY(result, ch_queue_push_pull(box->handle, target, &pushed->element, source, &pulled->element, &error));
+    if (result != CH_OK) no_longer_in_flight(pulled);
+    if (result <= 0) no_longer_in_flight(pushed);
+    RB_GC_GUARD(object);
+    RB_GC_GUARD(element);
+    if (result == CH_TIMED_OUT) {
+        queue_push(self, to, element);
+        return queue_pull(self, from, INT2FIX(0));
+    }
+    return checked(result, &error) == CH_OK ? object : Qnil;
+}
+
+/* Queue#_pull_many(which, most, seconds): an Array, empty if there was none in time. */
+static VALUE queue_pull_many(VALUE self, VALUE which, VALUE most, VALUE seconds) {
     VALUE object, all = rb_ary_new();
-    size_t count = 0, room = size_arg(most);
+    struct pulling pulling = {.room = size_arg(most)};
+    uint64_t timeout = timeout_arg(seconds);
     uint32_t number = number_of(self, which);
     struct box *box = box_of(self, &queue_type);
-    ch_element some[64];
-    if (room > 64) room = 64;
+    if (pulling.room > 64) pulling.room = 64;
     struct in_flight *flying = new_element(self, box, &object);
-    struct call call = {.run = run_pull_many, .uid = number, .number = room, .out = &count, .more = some};
+    struct call call = {.run = run_pull_many_briefly, .uid = number, .more = &pulling};
     call_strings(&call, Qnil, Qnil);
     int result = call_now(box, &call);
+    if (result == CH_NONE && timeout > 0) {
+        call.run = run_pull_many;
+        result = call_wait(box, &call, timeout);
+    }
     if (result != CH_OK) no_longer_in_flight(flying);
-    for (size_t i = 0; result == CH_OK && i < count; i++) {
+    for (size_t i = 0; result == CH_OK && i < pulling.count; i++) {
         if (i > 0) flying = new_element(self, box, &object);
-        flying->element = some[i];
+        flying->element = pulling.some[i];
         rb_ary_push(all, object);
     }
     RB_GC_GUARD(object);
@@ -286,7 +354,7 @@ static VALUE element_write(int count, VALUE *arguments, VALUE self) {
     size_t at = NIL_P(to) ? 0 : size_arg(to), len = (size_t)RSTRING_LEN(bytes);
     struct in_flight *flying = element_of(self);
     if (at > flying->element.len || len > flying->element.len - at)
-        rb_raise(rb_eIndexError, "%zu bytes at %zu do not fit into %zu", len, at, flying->element.len);
+        rb_raise(rb_eIndexError, "%zu bytes at %zu exceed the element's %zu", len, at, flying->element.len);
     memcpy((char *)flying->element.data + at, RSTRING_PTR(bytes), len);
     RB_GC_GUARD(bytes);
     return self;
@@ -316,7 +384,49 @@ static VALUE element_release(VALUE self) {
     return Qnil;
 }
 
+/* ---- Notifiers. */
+
+BOX_TYPE(notifier_type, "Commonhold::Notifier");
+RELEASE(release_notifier, notifier)
+static VALUE cNotifier;
+
+static int run_notifier(struct call *c) { return ch_queue_notifier(c->handle, c->uid, c->out, &c->error); }
+
+/* call-seq: notifier(queue = 0) -> Commonhold::Notifier
+ *
+ * A file descriptor, for event loops of any kind and IO.select, that becomes readable when elements
+ * are pushed. */
+static VALUE queue_notifier(int count, VALUE *arguments, VALUE self) {
+    VALUE which;
+    ch_notifier *notifier = NULL;
+    rb_scan_args(count, arguments, "01", &which);
+    struct call call = {.run = run_notifier, .uid = number_of(self, which), .out = &notifier};
+    VALUE object = box_new(cNotifier, &notifier_type, self, release_notifier);
+    call_strings(&call, Qnil, Qnil);
+    checked(call_away(box_of(self, &queue_type), &call), &call.error);
+    ((struct box *)RTYPEDDATA_DATA(object))->handle = notifier;
+    return object;
+}
+
+/* The descriptor, which is the notifier's: do not close it. */
+static VALUE notifier_fileno(VALUE self) { return INT2NUM(ch_notifier_fd(box_of(self, &notifier_type)->handle)); }
+
+/* Makes it unreadable until the next push. */
+static VALUE notifier_clear(VALUE self) {
+    ch_error error;
+    checked(ch_notifier_clear(box_of(self, &notifier_type)->handle, &error), &error);
+    return self;
+}
+
+/* Closes the descriptor. */
+static VALUE notifier_close(VALUE self) { return box_close(self, &notifier_type); }
+
 void init_queue(void) {
+    cNotifier = rb_define_class_under(mCommonhold, "Notifier", rb_cObject);
+    rb_undef_alloc_func(cNotifier);
+    rb_define_method(cNotifier, "fileno", notifier_fileno, 0);
+    rb_define_method(cNotifier, "clear", notifier_clear, 0);
+    rb_define_method(cNotifier, "close", notifier_close, 0);
     cQueue = rb_define_class_under(mCommonhold, "Queue", rb_cObject);
     rb_undef_alloc_func(cQueue);
     rb_define_private_method(cHold, "_queue", hold_queue, 3);
@@ -324,7 +434,10 @@ void init_queue(void) {
     rb_define_method(cQueue, "name", queue_name, 0);
     rb_define_private_method(cQueue, "_pull", queue_pull, 2);
     rb_define_method(cQueue, "push", queue_push, 2);
-    rb_define_method(cQueue, "pull_many", queue_pull_many, 2);
+    rb_define_method(cQueue, "notifier", queue_notifier, -1);
+    rb_define_method(cQueue, "push_many", queue_push_many, 2);
+    rb_define_method(cQueue, "push_pull", queue_push_pull, 3);
+    rb_define_private_method(cQueue, "_pull_many", queue_pull_many, 3);
     rb_define_method(cQueue, "size", queue_len, -1);
     rb_define_private_method(cQueue, "_describe", queue_describe, 0);
     cElement = rb_define_class_under(mCommonhold, "Element", rb_cObject);

@@ -17,14 +17,20 @@ static VALUE hold_begin_stream(VALUE self, VALUE map, VALUE bytes) {
     return checked(call_now(box_of(self, &hold_type), &call), &call.error) == CH_OK ? Qtrue : Qfalse;
 }
 
-static int run_promote(struct call *c) { return ch_map_promote(c->handle, c->key.data, &c->error); }
+static int run_promote(struct call *c) { return ch_map_promote(c->handle, c->key.data, c->out, &c->error); }
 
-/* Hold#_promote(map): whether only a replica wrote it before. */
+/* Hold#_promote(map): the position as text, or nil, and the epoch; nil if no replica wrote the map. */
 static VALUE hold_promote(VALUE self, VALUE map) {
-    struct call call = {.run = run_promote};
+    ch_error error;
+    ch_promotion done;
+    ch_bytes text = CH_BYTES_INIT;
+    struct call call = {.run = run_promote, .out = &done};
     map = name_copy(map);
     call_strings(&call, map, Qnil);
-    return checked(call_away(box_of(self, &hold_type), &call), &call.error) == CH_OK ? Qtrue : Qfalse;
+    if (checked(call_away(box_of(self, &hold_type), &call), &call.error) != CH_OK) return Qnil;
+    if (!done.has_position) return rb_assoc_new(Qnil, ULL2NUM(done.epoch));
+    checked(ch_position_text(&done.position, &text, &error), &error);
+    return rb_assoc_new(given_text(&text), ULL2NUM(done.epoch));
 }
 
 static int run_begin(struct call *call) { return ch_map_follow(call->handle, call->more, call->out, &call->error); }
@@ -78,6 +84,28 @@ static VALUE follower_position(VALUE self) {
     return given_text(&text);
 }
 
+static int run_end(struct call *c) { return ch_follower_end(c->handle, c->out, &c->error); }
+
+/* The end of the stream, as text: every change that was visible in the map before precedes it. */
+static VALUE follower_end(VALUE self) {
+    ch_error error;
+    ch_position position;
+    ch_bytes text = CH_BYTES_INIT;
+    struct call call = {.run = run_end, .out = &position};
+    call_strings(&call, Qnil, Qnil);
+    checked(call_now(box_of(self, &follower_type), &call), &call.error);
+    checked(ch_position_text(&position, &text, &error), &error);
+    return given_text(&text);
+}
+
+/* How many bytes of changes wait. */
+static VALUE follower_lag_bytes(VALUE self) {
+    ch_error error;
+    uint64_t waiting;
+    checked(ch_follower_lag(box_of(self, &follower_type)->handle, &waiting, NULL, &error), &error);
+    return ULL2NUM(waiting);
+}
+
 static VALUE follower_close(VALUE self) { return box_close(self, &follower_type); }
 
 void init_stream(void) {
@@ -89,5 +117,7 @@ void init_stream(void) {
     rb_define_private_method(cMap, "_follow", map_follow, 1);
     rb_define_private_method(cFollower, "_recv", follower_recv, 1);
     rb_define_method(cFollower, "position", follower_position, 0);
+    rb_define_method(cFollower, "end", follower_end, 0);
+    rb_define_method(cFollower, "lag_bytes", follower_lag_bytes, 0);
     rb_define_method(cFollower, "close", follower_close, 0);
 }

@@ -57,6 +57,55 @@ static VALUE map_each_key(VALUE self) {
     return self;
 }
 
+/* ---- Iterations that can be resumed. */
+
+BOX_TYPE(pairs_type, "Commonhold::Pairs");
+RELEASE(release_pairs, iter)
+static VALUE cPairs;
+
+/* Map#_pairs(cursor). */
+static VALUE map_pairs(VALUE self, VALUE cursor) {
+    ch_error error;
+    ch_iter *iter = NULL;
+    uint64_t from = unsigned_arg(cursor, "a cursor");
+    VALUE object = box_new(cPairs, &pairs_type, self, release_pairs);
+    checked(ch_map_iter(box_of(self, &map_type)->handle, from, &iter, &error), &error);
+    ((struct box *)RTYPEDDATA_DATA(object))->handle = iter;
+    return object;
+}
+
+/* The next pair, or nil at the end. */
+static VALUE pairs_next(VALUE self) {
+    ch_error error;
+    ch_slice key, value;
+    struct box *box = box_of(self, &pairs_type);
+    if (checked(ch_iter_next(box->handle, &key, &value, &error), &error) != CH_OK) return Qnil;
+    VALUE name = given(box, key.data, key.len);
+    return rb_assoc_new(name, given(box, value.data, value.len));
+}
+
+static int cursor_of(VALUE self, uint64_t *cursor) {
+    ch_error error;
+    return checked(ch_iter_cursor(box_of(self, &pairs_type)->handle, cursor, &error), &error);
+}
+
+/* The cursor at which an iteration (Map#pairs) can resume, here or in another process, without
+ * missing a pair. */
+static VALUE pairs_cursor(VALUE self) {
+    uint64_t cursor;
+    cursor_of(self, &cursor);
+    return ULL2NUM(cursor);
+}
+
+/* Whether resuming from the cursor repeats no pair. */
+static VALUE pairs_is_at_cursor(VALUE self) {
+    uint64_t cursor;
+    return cursor_of(self, &cursor) == CH_OK ? Qtrue : Qfalse;
+}
+
+/* Frees the iterator now. */
+static VALUE pairs_close(VALUE self) { return box_close(self, &pairs_type); }
+
 static int run_describe(struct call *call) { return ch_map_describe(call->handle, call->out, &call->error); }
 static int run_digest(struct call *call) { return ch_map_digest(call->handle, call->out, &call->error); }
 
@@ -135,53 +184,44 @@ static VALUE list_len(VALUE self, VALUE key) {
     return UINT2NUM(len);
 }
 
-/* The elements one behind the other, and where each ends. No Ruby in the library's callback: it may
- * raise. */
 struct gathered {
     struct box *box;
     const void *key;
     size_t len;
-    ch_bytes texts, ends;
+    struct strings elements;
 };
 
-static int gather(void *user, ch_slice element) {
-    struct gathered *gathered = user;
-    if (ch_bytes_append(&gathered->texts, element.data, element.len, NULL) > 0) return 1;
-    return ch_bytes_append(&gathered->ends, &gathered->texts.len, sizeof gathered->texts.len, NULL) > 0;
-}
+static int gather(void *user, ch_slice element) { return !strings_add(&((struct gathered *)user)->elements, element); }
 
 static VALUE list_given(VALUE data) {
     struct gathered *gathered = (struct gathered *)data;
     ch_error error;
     if (checked(ch_list_each(gathered->box->handle, gathered->key, gathered->len, gather, gathered, &error), &error) != CH_OK)
         raise_code(CH_TOO_LARGE, "the list is too long to be given as a whole");
-    size_t count = gathered->ends.len / sizeof(size_t), begin = 0;
-    VALUE all = rb_ary_new_capa((long)count);
-    for (size_t i = 0; i < count; i++) {
-        size_t end = ((size_t *)gathered->ends.data)[i];
-        rb_ary_push(all, given(gathered->box, (char *)gathered->texts.data + begin, end - begin));
-        begin = end;
-    }
-    return all;
+    return strings_array(gathered->box, &gathered->elements);
 }
 
 static VALUE list_end(VALUE data) {
-    struct gathered *gathered = (struct gathered *)data;
-    ch_bytes_free(&gathered->texts);
-    ch_bytes_free(&gathered->ends);
+    strings_free(&((struct gathered *)data)->elements);
     return Qnil;
 }
 
 static VALUE list_all(VALUE self, VALUE key) {
     key = bytes_arg(key);
-    struct gathered gathered = {box_of(self, &map_type), RSTRING_PTR(key), (size_t)RSTRING_LEN(key), CH_BYTES_INIT,
-                                CH_BYTES_INIT};
+    struct gathered gathered = {box_of(self, &map_type), RSTRING_PTR(key), (size_t)RSTRING_LEN(key), STRINGS_INIT};
     VALUE all = rb_ensure(list_given, (VALUE)&gathered, list_end, (VALUE)&gathered);
     RB_GC_GUARD(key);
     return all;
 }
 
 void init_walk(void) {
+    cPairs = rb_define_class_under(mCommonhold, "Pairs", rb_cObject);
+    rb_undef_alloc_func(cPairs);
+    rb_define_private_method(cMap, "_pairs", map_pairs, 1);
+    rb_define_method(cPairs, "next", pairs_next, 0);
+    rb_define_method(cPairs, "cursor", pairs_cursor, 0);
+    rb_define_method(cPairs, "at_cursor?", pairs_is_at_cursor, 0);
+    rb_define_method(cPairs, "close", pairs_close, 0);
     rb_define_method(cMap, "each", map_each, 0);
     rb_define_method(cMap, "each_key", map_each_key, 0);
     rb_define_method(cMap, "digest", map_digest, 0);

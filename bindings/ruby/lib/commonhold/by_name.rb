@@ -83,18 +83,23 @@ module Commonhold
       made(CREATE, name, options)
     end
 
-    # Gives a map a stream, which Map#follow needs. The stream keeps the last +bytes+ of changes.
+    # Gives a map a stream, which Map#follow needs. The stream keeps the last +bytes+ of changes (0:
+    # 64 MiB). A stream of another size begins again, and its followers get LappedError.
     #
-    # @return [Boolean] false if the map has a stream already
-    def begin_stream(name, bytes = 64 << 20)
+    # @return [Boolean] false if the map has a stream of this size, or of any size and +bytes+ is 0
+    def begin_stream(name, bytes = 0)
       @hold.__send__(:_begin_stream, name, bytes)
     end
 
-    # Makes a replica's map writable for every process.
+    # Makes a replica's map writable for every process, because its origin will not come back. BusyError
+    # while its replica lives.
     #
-    # @return [Boolean] false if it is writable already
+    # @return [Hash, nil] the "position" of the old origin's stream that the map has reached (nil if it
+    #   is not known), and the "epoch" of the map from now on: replicas that have seen it refuse the old
+    #   origin. nil if the map is writable already
     def promote(name)
-      @hold.__send__(:_promote, name)
+      position, epoch = @hold.__send__(:_promote, name)
+      epoch && { "position" => position, "epoch" => epoch }
     end
 
     private
@@ -136,7 +141,7 @@ module Commonhold
       @hold.__send__(:_queue, CREATE, name, options)
     end
 
-    # The statistics of a queue as a Hash, also through a read-only hold, in which no queue can be
+    # The statistics of a queue as a Hash; works even in a read-only hold, where no queue can be
     # opened.
     def stat(name)
       JSON.parse(@hold.__send__(:_describe_queue, name))
@@ -193,11 +198,10 @@ module Commonhold
     # @option options [Symbol] :level the initial level, below which lines are rejected: :error,
     #   :warn, :info, :debug, :trace
     # @option options [Integer] :ring_bytes of each thread's ring; 256 KiB
-    # @option options [Integer] :rings the number of threads, over all processes, that can write; 64
+    # @option options [Integer] :rings the number of threads, in all processes, that can write; 64
     # @option options [Boolean] :overwrite a full ring overwrites the oldest lines instead of
     #   dropping new ones
-    # @option options [Boolean] :direct writes to standard error, too, as long as there is no
-    #   collector
+    # @option options [Boolean] :direct also writes to standard error while there is no collector
     # @return [Log]
     def open_or_create(name, **options)
       made(OPEN_OR_CREATE, name, options)

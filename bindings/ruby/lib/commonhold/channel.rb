@@ -11,7 +11,7 @@ module Commonhold
     # Becomes the producer; BusyError while another one lives. With a block: closes it afterwards.
     # @return [Producer]
     def producer(&block)
-      Channel.with(_producer, &block)
+      Commonhold.with(_producer, &block)
     end
 
     # Becomes a consumer. With a block: closes it afterwards.
@@ -21,7 +21,7 @@ module Commonhold
     #   wait) or :patient (the producer waits for +patience+ seconds, then drops it)
     # @return [Consumer]
     def consumer(from: :now, policy: :lossless, patience: nil, &block)
-      Channel.with(_consumer(Channel.number(FROM, from), Channel.number(POLICY, policy), patience), &block)
+      Commonhold.with(_consumer(Channel.number(FROM, from), Channel.number(POLICY, policy), patience), &block)
     end
 
     # The statistics of the channel, as a Hash.
@@ -32,17 +32,6 @@ module Commonhold
     # @private
     def self.number(names, name)
       names.fetch(name) { raise ArgumentError, "expected one of #{names.keys.join(', ')}, got #{name.inspect}" }
-    end
-
-    # @private
-    def self.with(opened)
-      return opened unless block_given?
-
-      begin
-        yield opened
-      ensure
-        opened.close
-      end
     end
   end
 
@@ -61,10 +50,53 @@ module Commonhold
       _send(message, 0)
     end
 
+    # Sends messages in order, faster than one by one; waits for room, at most +timeout+ seconds in
+    # total. Returns the number of messages that were sent: all, unless the time ran out.
+    def send_many(messages, timeout: nil)
+      messages = messages.map { |message| Map.string(message) }
+      all = String.new(capacity: messages.sum(&:bytesize))
+      messages.each { |message| all << message.b }
+      _send_many(all, messages.map(&:bytesize), timeout)
+    end
+
+    # Reserves room for a message of +length+ bytes, which is written in parts. Waits for room, at
+    # most +timeout+ seconds, after which it returns nil. With a block: sends the message afterwards,
+    # unless the block raises or has cancelled it, and returns its number.
+    #
+    #   producer.reserve(12) { |room| room.write("header").write("body", 6) }
+    #
+    # @return [Reservation]
+    def reserve(length, timeout: nil)
+      reservation = _reserve(length, timeout)
+      return reservation unless reservation && block_given?
+
+      begin
+        yield reservation
+      rescue Exception # rubocop:disable Lint/RescueException
+        reservation.cancel if reservation.pending?
+        raise
+      end
+      reservation.commit if reservation.pending?
+    end
+
     # Sends a message; returns the producer.
     def <<(message)
       _send(message, nil)
       self
+    end
+  end
+
+  # Room for a message that is being written (Producer#reserve). A reservation ends when it is sent
+  # or cancelled, or when its producer sends another message, reserves again or is closed. After
+  # that, its methods raise InvalidError or ClosedError.
+  class Reservation
+    private_class_method :new
+
+    # Whether the message can still be written, sent or cancelled.
+    def pending?
+      size && true
+    rescue InvalidError, ClosedError
+      false
     end
   end
 
@@ -73,6 +105,20 @@ module Commonhold
     include Receiving
 
     private_class_method :new
+
+    # Receives at most +most+ messages, as an Array. Waits at most +timeout+ seconds for the first
+    # message, and does not wait for more. The Array is empty if none came in time.
+    def recv_many(most = 1024, timeout: nil)
+      _recv_many(most, timeout)
+    end
+
+    # Returns a copy of the next message, and does not receive it: call #advance for that. If the
+    # program is killed before #advance, a consumer that joins from :oldest gets the message again.
+    # Waits at most +timeout+ seconds, and then returns nil. Raises InvalidError unless the consumer
+    # is lossless.
+    def peek(timeout: nil)
+      _peek(timeout)
+    end
 
     # Joins again, from :now or the :oldest kept message, after it was dropped or at any other time.
     def rejoin(from = :now)

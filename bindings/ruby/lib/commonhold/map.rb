@@ -38,6 +38,11 @@ module Commonhold
       raise KeyError.new("key not found: #{key.inspect}", receiver: self, key: key)
     end
 
+    # The values of these keys; for an absent one the block's result, or a KeyError.
+    def fetch_values(*keys, &block)
+      keys.zip(get_many(keys)).map { |key, value| value.nil? ? fetch(key, &block) : value }
+    end
+
     # Sets a value; in a cache, with +ttl+ seconds to live.
     def store(key, value, ttl: nil)
       return self[key] = value unless ttl
@@ -93,6 +98,15 @@ module Commonhold
       end
     end
 
+    # Like #update, if the uid still names this key. Returns whether the value was updated.
+    def update_uid(uid, key)
+      while (pair = get_uid(uid))
+        return false unless pair.first.b == Map.string(key).b
+        return true if compare_exchange_uid(uid, key, pair.last, yield(pair.last))
+      end
+      false
+    end
+
     # The value, or the block's result, which is set if the key is still absent then; returns the
     # value in the map.
     def fetch_or_add(key)
@@ -118,6 +132,62 @@ module Commonhold
       each { |_key, value| yield value }
     end
 
+    # An iteration over all pairs that can be resumed: from the beginning, or from a Pairs#cursor.
+    # @return [Pairs]
+    def pairs(cursor: 0)
+      _pairs(cursor)
+    end
+
+    # Whether a pair has this value; reads all of them.
+    def value?(value)
+      each.any? { |_key, found| found == value }
+    end
+    alias has_value? value?
+
+    # A key with this value, or nil; reads all of them.
+    def key(value)
+      each { |key, found| return key if found == value }
+      nil
+    end
+
+    # The pairs for which the block is true, as a Hash; see each.
+    def select
+      return enum_for(:select) { size } unless block_given?
+
+      each_with_object({}) { |(key, value), chosen| chosen[key] = value if yield(key, value) }
+    end
+    alias filter select
+
+    # The pairs for which the block is false, as a Hash; see each.
+    def reject
+      return enum_for(:reject) { size } unless block_given?
+
+      select { |key, value| !yield(key, value) }
+    end
+
+    # A Hash of the block's results.
+    def transform_values
+      return enum_for(:transform_values) { size } unless block_given?
+
+      each_with_object({}) { |(key, value), made| made[key] = yield(value) }
+    end
+
+    # Deletes the pairs for which the block is true, unless they have changed meanwhile. Each
+    # deletion is atomic, the whole is not.
+    def delete_if
+      return enum_for(:delete_if) { size } unless block_given?
+
+      each { |key, value| compare_exchange(key, value, nil) if yield(key, value) }
+      self
+    end
+
+    # Deletes the pairs for which the block is false, like #delete_if.
+    def keep_if
+      return enum_for(:keep_if) { size } unless block_given?
+
+      delete_if { |key, value| !yield(key, value) }
+    end
+
     # The value of a key as a list.
     # @return [List]
     def list(key)
@@ -129,6 +199,26 @@ module Commonhold
     # @return [Follower]
     def follow(from: nil)
       _follow(from)
+    end
+
+    # Waits until every change made so far is in the map's journal ("hold journal") and safe on the
+    # disk, for +timeout+ seconds at most (nil: as long as it takes); then raises TimedOutError.
+    # Returns the position up to which that is so.
+    def sync(timeout: 30)
+      _sync(timeout)
+    end
+
+    # Waits until at least +count+ replicas have applied every change made so far, so that their
+    # readers see it; for +timeout+ seconds at most (nil: as long as it takes), then raises
+    # TimedOutError. Returns the number of replicas that have.
+    def wait_for_replicas(count, timeout: 30)
+      _wait_for_replicas(count, timeout)
+    end
+
+    # The same for the replica with this name ("hold replica --name"); if several have it, for one
+    # of them.
+    def wait_for_replica(name, timeout: 30)
+      _wait_for_replica(name, timeout)
     end
 
     # The statistics of the map, as a Hash.
@@ -152,6 +242,23 @@ module Commonhold
     # @private
     def self.string(text)
       String.try_convert(text) or raise TypeError, "no implicit conversion of #{text.class} into String"
+    end
+  end
+
+  # An iteration over a map (Map#pairs). For one thread at a time.
+  class Pairs
+    include Enumerable
+
+    private_class_method :new
+
+    # Yields the remaining pairs.
+    def each
+      return enum_for(:each) unless block_given?
+
+      while (pair = self.next)
+        yield pair
+      end
+      self
     end
   end
 

@@ -19,9 +19,28 @@ module Commonhold
       _pull(queue, 0)
     end
 
+    # Pulls at most +most+ elements (64 in one call), as an Array. Waits for the first one, at most
+    # +timeout+ seconds (nil: without limit), and does not wait for more.
+    def pull_many(queue, most, timeout: 0)
+      _pull_many(queue, most, timeout)
+    end
+
     # The statistics of the queue, as a Hash.
     def stat
       JSON.parse(_describe)
+    end
+  end
+
+  # A descriptor that is readable when there are elements (Queue#notifier). Wait until it is readable
+  # (<tt>IO.select([notifier])</tt>), #clear it, and pull until the queue is empty. In a forked child
+  # it never signals: create a new one there.
+  class Notifier
+    private_class_method :new
+
+    # @return [IO]
+    def to_io
+      descriptor = fileno # ClosedError
+      @to_io ||= IO.for_fd(descriptor, autoclose: false)
     end
   end
 
