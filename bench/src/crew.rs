@@ -4,15 +4,18 @@
 //! rounds only.
 
 use std::{
-    io::{BufRead, BufReader, Write},
     path::{Path, PathBuf},
-    process::{self, Child, ChildStdin, ChildStdout, Command, Stdio},
-    sync::mpsc::{self, Receiver, Sender},
-    thread,
-    time::Duration,
+    process,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::RecvTimeoutError,
+    },
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use commonhold_lab::workload::worker::Worker;
 
 use crate::{
     rival::{Rival, Shape, Sharing},
@@ -25,38 +28,38 @@ pub const VERB: &str = "worker";
 
 /// Longer than any phase within a sensible budget.
 const LIMIT: Duration = Duration::from_secs(600);
+/// How often to check whether all workers live, and whether a signal has come.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// All workers of one rival in one workload.
 pub struct Crew {
-    members: Vec<Member>,
-    // Of all of them, as they come: one that failed must be heard while another waits for it.
-    answers: Receiver<Result<Answer>>,
+    members: Vec<Worker>,
     name: String,
+    /// See [`Rival::reads_may_be_wrong`].
+    may_be_wrong: bool,
+    stopped: Arc<AtomicBool>,
     /// Bytes of memory that the processes held before the first phase.
     pub resident_bytes: u64,
 }
 
-struct Member {
-    child: Child,
-    // Taken at the end, as closing it is the order to finish.
-    orders: Option<ChildStdin>,
-}
-
 impl Crew {
-    /// Starts the processes and returns when all have opened their stores.
+    /// Starts the processes and returns when all have opened their stores. When `stopped` is set,
+    /// it waits for none of them.
     pub fn start(
         rival: &dyn Rival,
         workload: &dyn Workload,
         site: &Path,
         shape: &Shape,
+        stopped: &Arc<AtomicBool>,
     ) -> Result<Crew> {
         let (processes, threads) = match rival.sharing() {
             Sharing::Processes => (shape.workers, 1),
             Sharing::Threads => (1, shape.workers),
         };
         let name = format!("{} in {}", rival.name(), workload.name());
-        let (says, answers) = mpsc::channel();
-        let mut crew = Crew { members: Vec::new(), answers, name, resident_bytes: 0 };
+        let stopped = stopped.clone();
+        let (members, may_be_wrong) = (Vec::new(), rival.reads_may_be_wrong());
+        let mut crew = Crew { members, name, may_be_wrong, stopped, resident_bytes: 0 };
         for first_worker in 0..processes {
             let job = Job {
                 run: process::id(),
@@ -67,8 +70,9 @@ impl Crew {
                 first_worker,
                 threads: usize::try_from(threads)?,
             };
-            let mut member = Member::start(says.clone()).context("cannot start a worker")?;
-            member.order(&serde_json::to_string(&job)?)?;
+            let name = format!("worker {first_worker} of {}", crew.name);
+            let mut member = Worker::start(&name, &[VERB.to_owned()], &[])?;
+            member.send(&serde_json::to_string(&job)?)?;
             crew.members.push(member);
         }
         for answer in crew.gather()? {
@@ -80,11 +84,19 @@ impl Crew {
         Ok(crew)
     }
 
+    /// # Errors
+    /// An error if the run was stopped.
+    pub fn is_wanted(&self) -> Result<()> {
+        let stopped = self.stopped.load(Ordering::Relaxed);
+        ensure!(!stopped, "stopped by a signal; this run left nothing behind");
+        Ok(())
+    }
+
     /// Lets all of them run one phase.
     pub fn run(&mut self, phase: &str) -> Result<Done> {
         let order = serde_json::to_string(&Order { phase: phase.to_owned() })?;
         for member in &mut self.members {
-            member.order(&order)?;
+            member.send(&order)?;
         }
         let mut all: Option<Done> = None;
         for answer in self.gather()? {
@@ -93,7 +105,11 @@ impl Crew {
             };
             all = Some(all.map_or(done.clone(), |before| before.combine(done)));
         }
-        let all = all.context("a crew without workers")?;
+        let mut all = all.context("a crew without workers")?;
+        if self.may_be_wrong && all.wrong > 0 {
+            let (wrong, reads) = (std::mem::take(&mut all.wrong), all.operations);
+            all.findings.notes.push(format!("{wrong} of {reads} values were wrong"));
+        }
         ensure!(
             all.wrong == 0 && all.absent == 0,
             "{}, phase {phase}: {} wrong values and {} absent: its speed is meaningless",
@@ -106,76 +122,64 @@ impl Crew {
 
     /// Lets all of them close their stores normally and end.
     pub fn finish(mut self) -> Result<()> {
-        for member in &mut self.members {
-            drop(member.orders.take());
-        }
+        self.members.iter_mut().for_each(Worker::end_commands);
         for answer in self.gather()? {
             ensure!(matches!(answer, Answer::Finished), "{}: ends with {answer:?}", self.name);
         }
         for member in &mut self.members {
-            let status = member.child.wait().context("cannot wait for a worker")?;
-            ensure!(status.success(), "{}: a worker ended with {status}", self.name);
+            let status = member.wait()?;
+            ensure!(status.success(), "{} ended with {status}", member.name);
         }
         Ok(())
     }
 
-    /// One answer of each, in no order.
+    /// One answer of each.
     fn gather(&mut self) -> Result<Vec<Answer>> {
-        let name = &self.name;
-        let one = |_: &Member| match self.answers.recv_timeout(LIMIT) {
-            Ok(Ok(Answer::Failed(why))) => bail!("{name}: {why}"),
-            Ok(other) => other.with_context(|| name.clone()),
-            Err(_) => bail!("{name}: no answer for {} s; a message may be lost", LIMIT.as_secs()),
-        };
-        self.members.iter().map(one).collect()
+        let begin = Instant::now();
+        (0..self.members.len()).map(|number| self.answer(number, begin)).collect()
     }
-}
 
-impl Drop for Crew {
-    fn drop(&mut self) {
+    fn answer(&mut self, number: usize, begin: Instant) -> Result<Answer> {
+        loop {
+            let member = &mut self.members[number];
+            match member.lines().recv_timeout(LOOK) {
+                Ok(line) => return understand(&member.name, &line),
+                Err(RecvTimeoutError::Timeout) => self.look(begin)?,
+                Err(RecvTimeoutError::Disconnected) => return Err(ended(member)),
+            }
+        }
+    }
+
+    /// An error if a worker has failed, which must be heard while another waits for it.
+    fn look(&mut self, begin: Instant) -> Result<()> {
+        self.is_wanted()?;
+        let (name, limit) = (&self.name, LIMIT.as_secs());
+        ensure!(begin.elapsed() < LIMIT, "{name}: no answer for {limit} s; is a message lost?");
         for member in &mut self.members {
-            // An error means that it has ended already.
-            let _ = member.child.kill();
-            let _ = member.child.wait();
+            if member.ended()?.is_some_and(|status| !status.success()) {
+                while let Ok(line) = member.lines().recv_timeout(LOOK) {
+                    understand(&member.name, &line)?;
+                }
+                return Err(ended(member));
+            }
         }
+        Ok(())
     }
 }
 
-impl Member {
-    fn start(says: Sender<Result<Answer>>) -> Result<Member> {
-        let program = std::env::current_exe().context("cannot find this program's own file")?;
-        let mut command = Command::new(program);
-        command.arg(VERB).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn()?;
-        let orders = child.stdin.take();
-        let answers = child.stdout.take().context("the worker has no output")?;
-        thread::spawn(move || listen(answers, &says));
-        Ok(Member { child, orders })
-    }
-
-    fn order(&mut self, line: &str) -> Result<()> {
-        let orders = self.orders.as_mut().context("the worker has finished")?;
-        // One write, so that the worker wakes once.
-        orders.write_all(format!("{line}\n").as_bytes()).context("a worker takes no order")
+/// The error for a worker that is gone without an answer.
+fn ended(member: &mut Worker) -> anyhow::Error {
+    match member.wait() {
+        Ok(status) => anyhow!("{} ended without an answer: {status}", member.name),
+        Err(error) => error.into(),
     }
 }
 
-/// Passes a worker's answers on until there are no more. Ends with the process, or with the crew.
-fn listen(answers: ChildStdout, says: &Sender<Result<Answer>>) {
-    let mut finished = false;
-    for line in BufReader::new(answers).lines() {
-        let answer = line.context("cannot hear a worker").and_then(|line| understand(&line));
-        finished = matches!(answer, Ok(Answer::Finished | Answer::Failed(_)));
-        if says.send(answer).is_err() {
-            return;
-        }
+/// # Errors
+/// An error if the worker reports one.
+fn understand(name: &str, line: &str) -> Result<Answer> {
+    match serde_json::from_str(line).with_context(|| format!("{name} answered {line:?}"))? {
+        Answer::Failed(why) => bail!("{name}: {why}"),
+        other => Ok(other),
     }
-    if !finished {
-        // If the crew was dropped, there is no receiver.
-        let _ = says.send(Err(anyhow!("a worker ended without an answer")));
-    }
-}
-
-fn understand(line: &str) -> Result<Answer> {
-    serde_json::from_str(line).context("a worker's answer cannot be parsed")
 }

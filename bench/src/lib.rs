@@ -13,16 +13,21 @@
 //! | [`rounds`] | the order of the systems, and their numbers of keys |
 //! | [`program`] | the command `hold`, which serves files and asks for them |
 //! | [`report`] | the one JSON object, and the table made from it |
+//! | [`full`], [`quiet`], [`chart`] | everything in turns, how quiet the machine was, the chart |
+//! | [`verdicts`] | the goals, each with met or missed |
 //! | [`site`], [`machine`], [`install`], [`settings`] | where, on what, with which packages, as asked how |
 //!
 //! A round is every system once, each on a fresh store; ratios are taken within a round, and the
 //! median of the rounds is reported. So a slow minute of a shared machine affects all alike.
 
+pub mod chart;
 pub mod crew;
+pub mod full;
 pub mod install;
 pub mod machine;
 pub mod messages;
 pub mod program;
+pub mod quiet;
 pub mod report;
 pub mod rival;
 pub mod rivals;
@@ -32,5 +37,6 @@ pub mod settings;
 pub mod site;
 pub mod store;
 pub mod team;
+pub mod verdicts;
 pub mod worker;
 pub mod workloads;

@@ -55,6 +55,17 @@ pub trait Port: Send {
         Ok(false)
     }
 
+    /// Of `newest`: this worker's part of a phase, with this number of writes.
+    fn newest(
+        &mut self,
+        _phase: &str,
+        _writes: bool,
+        _count: u64,
+        _tally: &mut Tally,
+    ) -> Result<()> {
+        bail!("this worker has no values")
+    }
+
     /// Ensures that all sent messages arrive without further ones. Called at the end of a phase.
     fn flush(&mut self) -> Result<()> {
         Ok(())

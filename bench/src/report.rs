@@ -7,6 +7,8 @@ use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
 
+use commonhold_lab::workload::{machine::load, results::median};
+
 use crate::{machine::Machine, rivals::OURS, settings::Settings};
 
 /// The number of notes shown; the JSON has all.
@@ -106,10 +108,13 @@ pub struct System {
 }
 
 /// Ratios of all rounds: over 1 where Commonhold is better.
-struct Ratio {
-    median: f64,
-    lowest: f64,
-    highest: f64,
+pub struct Ratio {
+    /// Their median.
+    pub median: f64,
+    /// The lowest.
+    pub lowest: f64,
+    /// The highest.
+    pub highest: f64,
 }
 
 impl Report {
@@ -136,14 +141,14 @@ impl Report {
 
     /// Takes the medians, when all rounds are in.
     pub fn conclude(&mut self) {
-        self.run.load_after = crate::machine::load();
+        self.run.load_after = load();
         for one in self.rounds.iter().filter(|one| one.round == 1) {
             let of_all = self.rounds.iter().filter(|other| same(one, other));
             self.results.push(Summary {
                 system: one.system.clone(),
                 workload: one.workload.clone(),
                 metric: one.metric.clone(),
-                value: median(of_all.map(|other| other.value).collect()),
+                value: median(&mut of_all.map(|other| other.value).collect::<Vec<_>>()),
                 unit: one.unit.clone(),
             });
         }
@@ -180,22 +185,9 @@ impl Report {
 
     fn write_machine(&self, out: &mut String) -> std::fmt::Result {
         let (machine, run) = (&self.machine, &self.run);
-        writeln!(
-            out,
-            "{}, {} processors{}, {} GiB, Linux {}, {}",
-            machine.cpu,
-            machine.cpus,
-            if machine.virtual_machine { " (virtual)" } else { "" },
-            machine.memory_bytes >> 30,
-            machine.kernel,
-            machine.distribution
-        )?;
+        writeln!(out, "{}", machine.machine.line())?;
         let place = if machine.stores_in_memory { "a memory file system" } else { "a disk" };
-        writeln!(
-            out,
-            "stores on {place}, shared huge pages: {}, load before: {}",
-            machine.shmem_huge_pages, machine.load_before
-        )?;
+        writeln!(out, "stores on {place}, load before: {}", machine.load_before)?;
         if machine.load_before > 0.2 {
             writeln!(out, "WARNING: the machine was busy when the run began; ratios may be off")?;
         }
@@ -211,7 +203,7 @@ impl Report {
     }
 
     /// Workload with phase, and metric, in the order in which they came.
-    fn headings(&self) -> Vec<(&str, &str)> {
+    pub fn headings(&self) -> Vec<(&str, &str)> {
         let mut headings: Vec<(&str, &str)> = Vec::new();
         for result in &self.results {
             let heading = (result.workload.as_str(), result.metric.as_str());
@@ -298,32 +290,37 @@ impl Report {
         })
     }
 
+    /// One number divided by another, each given by system, workload and metric, in each round that
+    /// has both.
+    pub fn quotients(&self, of: [&str; 3], by: [&str; 3]) -> Vec<f64> {
+        let value = |round, place| value_of(&self.rounds, round, place);
+        let pairs = (1..=self.run.rounds).filter_map(|r| Some((value(r, of)?, value(r, by)?)));
+        pairs.map(|(of, by)| of / by).collect()
+    }
+
     /// Commonhold against a rival, round by round; `None` for Commonhold itself, in any setting.
-    fn ratio(&self, rival: &str, workload: &str, metric: &str) -> Option<Ratio> {
+    pub fn ratio(&self, rival: &str, workload: &str, metric: &str) -> Option<Ratio> {
         if rival.starts_with(OURS) {
             return None;
         }
-        let value = |system: &str, round: u32| {
-            let found = self.rounds.iter().find(|one| {
-                one.round == round
-                    && one.system == system
-                    && one.workload == workload
-                    && one.metric == metric
-            });
-            found.map(|one| one.value)
-        };
-        let ratios: Vec<f64> = (1..=self.run.rounds)
-            .filter_map(|round| Some((value(OURS, round)?, value(rival, round)?)))
-            .map(
-                |(ours, theirs)| if more_is_better(metric) { ours / theirs } else { theirs / ours },
-            )
-            .collect();
+        let (ours, theirs) = ([OURS, workload, metric], [rival, workload, metric]);
+        let quotients = self.quotients(ours, theirs).into_iter();
+        let mut ratios: Vec<f64> =
+            quotients.map(|one| if more_is_better(metric) { one } else { 1.0 / one }).collect();
         Some(Ratio {
             lowest: ratios.iter().copied().reduce(f64::min)?,
             highest: ratios.iter().copied().reduce(f64::max)?,
-            median: median(ratios),
+            median: median(&mut ratios),
         })
     }
+}
+
+/// The number of a system, a workload and a metric in a round.
+fn value_of(rounds: &[Measured], round: u32, place: [&str; 3]) -> Option<f64> {
+    let of = |one: &&Measured| {
+        one.round == round && [&*one.system, &*one.workload, &*one.metric] == place
+    };
+    rounds.iter().find(of).map(|one| one.value)
 }
 
 fn same(one: &Measured, other: &Measured) -> bool {
@@ -333,17 +330,6 @@ fn same(one: &Measured, other: &Measured) -> bool {
 /// Everything else is a time or a size.
 fn more_is_better(metric: &str) -> bool {
     metric.ends_with("_per_s") || metric.ends_with("_per_server_cpu_s")
-}
-
-/// The middle one; the mean of the two in the middle if their number is even.
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() {
-        0 => f64::NAN,
-        count if count % 2 == 0 => (values[middle - 1] + values[middle]) / 2.0,
-        _ => values[middle],
-    }
 }
 
 fn readable(value: f64, unit: &str) -> String {
@@ -378,7 +364,7 @@ mod tests {
 
     fn report(rounds: Vec<Measured>) -> Report {
         let machine: Machine = serde_json::from_value(serde_json::json!({
-            "cpu": "a", "cpus": 2, "virtual_machine": true, "memory_bytes": 1u64 << 30,
+            "cpu": "a", "cores": 2, "version": "1", "memory_bytes": 1u64 << 30,
             "kernel": "6", "distribution": "d", "shmem_huge_pages": "never",
             "stores_in_memory": true, "load_before": 0.0
         }))
@@ -439,10 +425,5 @@ mod tests {
         ];
         let ratio = report(rounds).ratio("rival", "map.put", "bytes_per_pair").unwrap();
         assert_eq!(ratio.median, 2.0);
-    }
-
-    #[test]
-    fn the_median_of_an_even_number_is_between_the_two_in_the_middle() {
-        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
     }
 }

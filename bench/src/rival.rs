@@ -87,6 +87,12 @@ pub trait Rival: Sync {
         None
     }
 
+    /// Whether it may return a wrong value now and then, because its readers race with its writer. A
+    /// wrong value of any other system ends the run; of such a system, the report counts it.
+    fn reads_may_be_wrong(&self) -> bool {
+        false
+    }
+
     /// Makes what its workers share, empty, in the empty directory `site`. Called once, by the
     /// process that starts the workers; a server runs as long as what is returned.
     fn prepare(&self, site: &Path, shape: &Shape) -> Result<Option<Server>>;

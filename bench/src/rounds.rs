@@ -8,20 +8,17 @@
 use std::{
     fs,
     path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, atomic::AtomicBool},
 };
 
-use anyhow::{Context, Result, bail, ensure};
-use hdrhistogram::Histogram;
+use anyhow::{Context, Result, ensure};
+use commonhold_lab::workload::machine::resident_bytes;
 use signal_hook::{consts::TERM_SIGNALS, flag};
 
 use crate::{
     crew::Crew,
     install,
-    machine::{Machine, resident_bytes},
+    machine::Machine,
     report::{Measured, Report, System},
     rival::{Rival, Shape, Sharing},
     rivals::{self, OURS, server::Server},
@@ -44,8 +41,8 @@ struct Entry {
     paces: Vec<f64>,
 }
 
-/// Measures everything that the settings ask for.
-pub fn run(settings: &Settings) -> Result<Report> {
+/// Measures everything that the settings ask for; calls `after_round` when nothing is at work.
+pub fn run(settings: &Settings, after_round: &mut dyn FnMut()) -> Result<Report> {
     ensure!(settings.budget > 0.0, "--budget must be more than 0 seconds");
     if settings.install {
         install::install()?;
@@ -79,6 +76,7 @@ pub fn run(settings: &Settings) -> Result<Report> {
             report.rounds.extend(measured);
             report.notes.extend(notes);
         }
+        after_round();
     }
     report.conclude();
     Ok(report)
@@ -203,9 +201,9 @@ impl Bench {
                 let pairs = entry.shape.keys * entry.shape.workers;
                 add("bytes_per_pair", memory_bytes as f64 / pairs as f64, "B");
             }
-            if let Some(times) = times(done)? {
+            if let Some(times) = done.times.latencies() {
                 for of in entry.workload.quantiles(phase) {
-                    let value = times.value_at_quantile(of.quantile) as f64 / of.per as f64;
+                    let value = times.at(of.quantile) as f64 / of.per as f64;
                     add(of.metric, value, "ns");
                 }
             }
@@ -228,12 +226,11 @@ impl Bench {
         let context = || format!("{} in {}", entry.rival.name(), entry.workload.name());
         let site = self.site.fresh()?;
         let server = entry.rival.prepare(&site, &entry.shape).with_context(context)?;
-        let mut crew = Crew::start(entry.rival, entry.workload, &site, &entry.shape)?;
+        let mut crew =
+            Crew::start(entry.rival, entry.workload, &site, &entry.shape, &self.stopped)?;
         let server_before = server_bytes(server.as_ref())?;
         for phase in entry.workload.phases() {
-            if self.stopped.load(Ordering::Relaxed) {
-                bail!("stopped by a signal; this run left nothing behind");
-            }
+            crew.is_wanted()?;
             let done = crew.run(phase)?;
             let memory = match &server {
                 Some(_) => server_bytes(server.as_ref())?.saturating_sub(server_before),
@@ -299,23 +296,14 @@ fn store_bytes(site: &Path, grown: u64) -> Result<u64> {
 }
 
 fn server_bytes(server: Option<&Server>) -> Result<u64> {
-    server.map_or(Ok(0), |server| resident_bytes(server.pid()))
+    server.map_or(Ok(0), |server| {
+        resident_bytes(server.pid()).context("cannot look at the memory of a server")
+    })
 }
 
 fn seconds(done: &Done) -> f64 {
     // A clock may tell the same nanosecond twice; a rate must stay finite.
     (done.end_ns - done.start_ns).max(1) as f64 / 1e9
-}
-
-fn times(done: &Done) -> Result<Option<Histogram<u64>>> {
-    if done.times.is_empty() {
-        return Ok(None);
-    }
-    let mut times = Histogram::new(3).context("cannot make a histogram")?;
-    for (time, count) in &done.times {
-        times.record_n(*time, *count).context("cannot record a time")?;
-    }
-    Ok(Some(times))
 }
 
 /// As many keys as fit into the budget at that pace, rounded down to two digits; never more than

@@ -1,6 +1,6 @@
 //! The command line.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -24,6 +24,8 @@ Examples:
   commonhold-bench run files --budget 10         a file server compared with nginx
   commonhold-bench run --json results.json       also write the numbers to a file
   commonhold-bench table results.json            the table again
+  commonhold-bench report                        everything in turns, to a file and a chart
+  commonhold-bench goals                         each goal, with met or missed
   commonhold-bench list                          the rivals, and which of them can run here";
 
 /// The subcommands.
@@ -36,6 +38,17 @@ pub enum Command {
         /// The file.
         file: PathBuf,
     },
+    /// Measure everything in turns, and write all numbers to one file and the ratios to a chart.
+    Report(ReportSettings),
+    /// Print the goals of the project, each with met or missed.
+    Goals {
+        /// The file that `report` wrote.
+        #[arg(default_value = JSON)]
+        file: PathBuf,
+        /// The output of the suite of budgets, instead of the counts in the file.
+        #[arg(long)]
+        budgets: Option<PathBuf>,
+    },
     /// List the rivals: version, settings, and whether they can run here.
     List,
     /// Install redis-server, memcached, nats-server, nginx and the dependencies of spdlog's driver
@@ -46,11 +59,42 @@ pub enum Command {
     Worker,
 }
 
+/// How to make the whole report.
+#[derive(Args, Clone, Debug)]
+pub struct ReportSettings {
+    /// The file for all numbers.
+    #[arg(long, default_value = JSON)]
+    pub json: PathBuf,
+    /// The directory of the charts.
+    #[arg(long, default_value = CHARTS)]
+    pub charts: PathBuf,
+    /// The number of rounds of each part [default: 5, quick: 1].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: Option<u32>,
+    /// Sizes so small that no number means anything, to test the command.
+    #[arg(long)]
+    pub quick: bool,
+    /// The directory of the stores.
+    #[arg(long, default_value = "/dev/shm")]
+    pub dir: PathBuf,
+}
+
+/// Where the report's files are, in the sources of the project.
+const CHARTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/figures");
+const JSON: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/figures/rivals.json");
+
+impl ReportSettings {
+    /// The number of rounds of each part.
+    pub fn rounds(&self) -> u32 {
+        self.rounds.unwrap_or(if self.quick { 1 } else { 5 })
+    }
+}
+
 /// How to measure.
 #[derive(Args, Clone, Debug)]
 pub struct Settings {
-    /// The workloads: map, loop, private, channel, broadcast, queue, log, replicate, files. By
-    /// default all of them.
+    /// The workloads: map, loop, private, memory-8+8, memory-16+64 (also with -scattered at the
+    /// end), channel, broadcast, queue, log, newest, replicate, files. By default all of them.
     pub workloads: Vec<String>,
     /// Total keys, messages, moves, lines or requests of all workers. `loop` does twice as many
     /// iterations.
@@ -105,6 +149,15 @@ pub enum Format {
 }
 
 impl Settings {
+    /// The settings of `run` with these workloads and no options.
+    pub fn of(workloads: &[&str], dir: &Path) -> Settings {
+        let words = ["commonhold-bench", "run"].into_iter().chain(workloads.iter().copied());
+        match CommandLine::parse_from(words).command {
+            Command::Run(settings) => Settings { dir: dir.to_owned(), ..settings },
+            _ => unreachable!("`run` is the command that was given"),
+        }
+    }
+
     /// The shape of each store, before a workload or the budget changes it.
     pub fn shape(&self) -> Shape {
         Shape {

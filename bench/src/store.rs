@@ -1,78 +1,19 @@
 //! The interface of every system with keys and values: a [`Keeper`] that can be opened, and a
 //! [`Store`] through which one worker does its operations.
 //!
-//! Invariant: the workloads know a system only through these traits, so that all of them run the
-//! very same code. Rivals implement them; the worker calls them.
+//! Invariant: the workloads, which `hold bench` runs as well, know a system only through these
+//! traits, so that all of them run the very same code. Rivals implement them; the worker calls
+//! them.
 
 use std::path::Path;
 
 use anyhow::Result;
+pub use commonhold_lab::workload::store::{Found, Op, Store};
 
 use crate::rival::{Rival, Shape};
 
-/// One operation of a batch.
-#[derive(Clone, Copy, Debug)]
-pub enum Op<'a> {
-    /// Store the value (second) under the key (first), whether or not the key is present.
-    Put(&'a [u8], &'a [u8]),
-    /// Look the key up.
-    Get(&'a [u8]),
-    /// Remove the key.
-    Delete(&'a [u8]),
-}
-
-/// Called for each hit with the position in the batch and the value.
-pub type Found<'a> = &'a mut dyn FnMut(usize, &[u8]);
-
-/// One worker's way into a store. It lives and dies on one thread.
-pub trait Store: Send {
-    /// Stores `value` under `key`, whether or not the key is present.
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
-
-    /// Copies the value into `out`, replacing what it held; false if the key is absent.
-    fn get(&mut self, key: &[u8], out: &mut Vec<u8>) -> Result<bool>;
-
-    /// The value as a fresh vector, the way a program usually asks for it.
-    fn get_owned(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        let mut out = Vec::new();
-        Ok(self.get(key, &mut out)?.then_some(out))
-    }
-
-    /// Removes `key`; false if it was absent.
-    fn delete(&mut self, key: &[u8]) -> Result<bool>;
-
-    /// Looks all `keys` up at once, by the best means the system has for it.
-    fn get_many(&mut self, keys: &[&[u8]], found: Found<'_>) -> Result<()>;
-
-    /// Does all `ops` in order, by the best means the system has for many at a time: one
-    /// transaction, one pipeline. Only called when [`Keeper::batch`] is over 1.
-    fn run(&mut self, ops: &[Op<'_>], found: Found<'_>) -> Result<()> {
-        let mut out = Vec::new();
-        for (at, op) in ops.iter().enumerate() {
-            match op {
-                Op::Put(key, value) => self.put(key, value)?,
-                Op::Delete(key) => drop(self.delete(key)?),
-                Op::Get(key) => {
-                    if self.get(key, &mut out)? {
-                        found(at, &out);
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Flushes its contents to the place where its memory is measured. Called after each phase,
-    /// outside its time.
-    fn flush(&mut self) -> Result<()> {
-        Ok(())
-    }
-
-    /// Leaves the store in order. The worker calls it once, after its last phase.
-    fn finish(&mut self) -> Result<()> {
-        Ok(())
-    }
-}
+/// Any system's store.
+pub type AnyStore = dyn Store<Error = anyhow::Error>;
 
 /// A rival that keeps keys and values.
 pub trait Keeper: Rival {
@@ -83,5 +24,5 @@ pub trait Keeper: Rival {
 
     /// Opens what [`Rival::prepare`] made. Called once in each process, with as many `threads` as
     /// that process has workers: one store for each.
-    fn open(&self, site: &Path, shape: &Shape, threads: usize) -> Result<Vec<Box<dyn Store>>>;
+    fn open(&self, site: &Path, shape: &Shape, threads: usize) -> Result<Vec<Box<AnyStore>>>;
 }

@@ -6,17 +6,16 @@
 use std::{process, sync::Barrier, thread};
 
 use anyhow::{Context, Result, ensure};
-use rustix::time::{ClockId, clock_gettime};
+use commonhold_lab::workload::{clock::now_ns, latency::Latencies};
 
 use crate::{
     messages::{Carrier, Port},
     rivals,
     served::Host,
-    store::Store,
+    store::AnyStore,
     worker::{Answer, Done, Job, say},
     workloads::{
         self, OfMessages, OfServers, OfStores,
-        driver::Driver,
         tally::{Findings, Tally},
     },
 };
@@ -46,7 +45,7 @@ pub fn open(job: Job) -> Result<Box<dyn Team>> {
 struct Stores {
     workload: &'static dyn OfStores,
     batch: usize,
-    stores: Vec<Box<dyn Store>>,
+    stores: Vec<Box<AnyStore>>,
     job: Job,
 }
 
@@ -63,9 +62,8 @@ impl Team for Stores {
     fn run(&mut self, phase: &str) -> Result<Done> {
         let Stores { workload, batch, stores, job } = self;
         let done = together(stores, job.shape.latency, |at, store, tally| {
-            let mut driver = Driver { store: store.as_mut(), batch: *batch, tally };
-            workload.run(phase, job.first_worker + at as u64, &job.shape, &mut driver)?;
-            Ok(driver.tally)
+            let worker = job.first_worker + at as u64;
+            workload.run(phase, worker, &job.shape, *batch, store.as_mut(), tally)
         })?;
         stores.iter_mut().try_for_each(|store| store.flush())?;
         Ok(done)
@@ -131,8 +129,8 @@ impl Team for Served {
         let start_ns = now_ns();
         // On this thread, which outlives the server.
         let findings = workload.run(phase, *host, &job.shape, &job.site)?;
-        let tally = Tally { operations: findings.operations, ..Tally::new(false)? };
-        Ok(Done { findings, ..done(start_ns, now_ns(), &tally) })
+        let tally = Tally { operations: findings.operations, ..Tally::default() };
+        Ok(Done { findings, ..done(start_ns, now_ns(), tally) })
     }
 
     fn finish(&mut self) -> Result<()> {
@@ -159,8 +157,8 @@ fn together<S: Send>(
         start.wait();
         // Failures may only occur after the barrier, or the others would wait forever.
         let start_ns = now_ns();
-        let tally = play(at, member, tally?)?;
-        Ok(done(start_ns, now_ns(), &tally))
+        let tally = play(at, member, tally)?;
+        Ok(done(start_ns, now_ns(), tally))
     };
     // A single worker needs no thread of its own.
     if let [member] = members {
@@ -181,16 +179,7 @@ fn joined(thread: thread::ScopedJoinHandle<'_, Result<Done>>) -> Result<Done> {
     thread.join().unwrap_or_else(|_| anyhow::bail!("a worker's thread panicked"))
 }
 
-fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}
-
-fn done(start_ns: u64, end_ns: u64, tally: &Tally) -> Done {
-    let times = tally.times.as_ref().map(|times| {
-        let counts = times.iter_recorded();
-        counts.map(|step| (step.value_iterated_to(), step.count_at_value())).collect()
-    });
+fn done(start_ns: u64, end_ns: u64, mut tally: Tally) -> Done {
     Done {
         start_ns,
         end_ns,
@@ -198,7 +187,7 @@ fn done(start_ns: u64, end_ns: u64, tally: &Tally) -> Done {
         wrong: tally.wrong,
         absent: tally.absent,
         resident_bytes: 0,
-        times: times.unwrap_or_default(),
+        times: tally.times.as_mut().map(Latencies::pack).unwrap_or_default(),
         findings: Findings::default(),
     }
 }

@@ -4,16 +4,18 @@
 //! standard output. Invariant: it ends when its input ends, and the kernel ends it with the thread
 //! that started it, so no worker outlives its run. Nothing else may be printed by it.
 
-use std::{
-    io::{BufRead, Write},
-    path::PathBuf,
-};
+use std::{path::PathBuf, process};
 
-use anyhow::{Context, Result, ensure};
-use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+use anyhow::{Context, Result};
+use commonhold_lab::workload::{
+    self,
+    latency::Packed,
+    machine::resident_bytes,
+    worker::{command, die_with},
+};
 use serde::{Deserialize, Serialize};
 
-use crate::{machine::resident_bytes, rival::Shape, team, workloads::tally::Findings};
+use crate::{rival::Shape, team, workloads::tally::Findings};
 
 /// The job of a worker process; the first line that it reads.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -72,35 +74,30 @@ pub struct Done {
     pub absent: u64,
     /// Bytes of memory the process holds at the end.
     pub resident_bytes: u64,
-    /// The single times, in nanoseconds, each with its count.
-    pub times: Vec<(u64, u64)>,
+    /// The single times.
+    pub times: Packed,
     /// A client's results for a server.
     pub findings: Findings,
 }
 
 /// The worker's whole life.
 pub fn main() -> Result<()> {
-    set_parent_process_death_signal(Some(Signal::KILL)).context("cannot bind to the parent")?;
     if let Err(error) = serve() {
         say(&Answer::Failed(format!("{error:#}")))?;
+        process::exit(1);
     }
     Ok(())
 }
 
 fn serve() -> Result<()> {
-    let mut lines = std::io::stdin().lock().lines();
-    let job = lines
-        .next()
-        .context("expected a job on standard input; `run` starts workers by itself")??;
+    let job = command()?.context("expected a job on standard input; `run` starts workers")?;
     let job: Job = serde_json::from_str(&job).context("cannot understand the job")?;
-    // A run that was killed before the kernel knew of us would go unnoticed.
-    let parent = getppid().map(|pid| pid.as_raw_pid().cast_unsigned());
-    ensure!(parent == Some(job.run), "the run has ended");
+    die_with(job.run)?;
     let mut team = team::open(job)?;
     say(&Answer::Ready { resident_bytes: resident_bytes(std::process::id())? })?;
 
-    for line in lines {
-        let order: Order = serde_json::from_str(&line?).context("cannot understand the phase")?;
+    while let Some(line) = command()? {
+        let order: Order = serde_json::from_str(&line).context("cannot understand the phase")?;
         let mut done = team.run(&order.phase)?;
         done.resident_bytes = resident_bytes(std::process::id())?;
         say(&Answer::Done(done))?;
@@ -111,10 +108,7 @@ fn serve() -> Result<()> {
 
 /// Answers with one line.
 pub fn say(answer: &Answer) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    serde_json::to_writer(&mut out, answer).context("cannot answer")?;
-    out.write_all(b"\n").context("cannot answer")?;
-    out.flush().context("cannot answer")
+    Ok(workload::say(&serde_json::to_string(answer).context("cannot answer")?)?)
 }
 
 impl Done {
@@ -136,21 +130,28 @@ impl Done {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use commonhold_lab::workload::latency::Latencies;
 
-    #[test]
-    fn the_time_of_several_is_from_the_first_start_to_the_last_end() {
-        let part = |start_ns, end_ns| Done {
+    fn part(start_ns: u64, end_ns: u64) -> Done {
+        let mut times = Latencies::new();
+        times.record(end_ns - start_ns);
+        Done {
             start_ns,
             end_ns,
             operations: 10,
             wrong: 0,
             absent: 1,
             resident_bytes: 5,
-            times: vec![(1, 1)],
+            times: times.pack(),
             findings: Findings::default(),
-        };
+        }
+    }
+
+    #[test]
+    fn the_time_of_several_is_from_the_first_start_to_the_last_end() {
         let both = part(5, 20).combine(part(3, 9));
         assert_eq!((both.start_ns, both.end_ns, both.operations, both.absent), (3, 20, 20, 2));
-        assert_eq!((both.resident_bytes, both.times.len()), (10, 2));
+        let times = both.times.latencies().unwrap();
+        assert_eq!((both.resident_bytes, times.count(), times.longest()), (10, 2, 15));
     }
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use commonhold_bench::{
     rival::{Order, Shape},
     rivals,
-    store::{Op, Store},
+    store::{AnyStore, Op},
 };
 
 use crate::absent;
@@ -23,7 +23,7 @@ fn shape(workers: u64) -> Shape {
 }
 
 /// Opens a fresh store for as many workers and lets `story` use them.
-fn with(name: &str, shape: &Shape, story: impl FnOnce(&mut [Box<dyn Store>])) {
+fn with(name: &str, shape: &Shape, story: impl FnOnce(&mut [Box<AnyStore>])) {
     let rival = rivals::keeper(name).unwrap();
     if let Some(why) = rival.missing() {
         return absent::tell(&format!("{name}: {why}"));
@@ -39,14 +39,14 @@ fn with(name: &str, shape: &Shape, story: impl FnOnce(&mut [Box<dyn Store>])) {
     drop(server);
 }
 
-fn read(store: &mut dyn Store, key: &[u8]) -> Option<Vec<u8>> {
+fn read(store: &mut AnyStore, key: &[u8]) -> Option<Vec<u8>> {
     let mut out = b"left over".to_vec();
     let found = store.get(key, &mut out).unwrap().then_some(out);
     assert_eq!(store.get_owned(key).unwrap(), found, "get and get_owned differ");
     found
 }
 
-fn read_many(store: &mut dyn Store, keys: &[&[u8]]) -> BTreeMap<usize, Vec<u8>> {
+fn read_many(store: &mut AnyStore, keys: &[&[u8]]) -> BTreeMap<usize, Vec<u8>> {
     let mut answers = BTreeMap::new();
     let mut found = |at: usize, value: &[u8]| {
         assert!(answers.insert(at, value.to_vec()).is_none(), "two answers for one key");
@@ -55,7 +55,7 @@ fn read_many(store: &mut dyn Store, keys: &[&[u8]]) -> BTreeMap<usize, Vec<u8>> 
     answers
 }
 
-fn keeps_overwrites_and_deletes(store: &mut dyn Store) {
+fn keeps_overwrites_and_deletes(store: &mut AnyStore) {
     assert_eq!(read(store, b"\0\0\0\x01"), None);
     store.put(b"\0\0\0\x01", b"\r\n\0\xff").unwrap();
     assert_eq!(read(store, b"\0\0\0\x01").unwrap(), b"\r\n\0\xff");
@@ -66,7 +66,7 @@ fn keeps_overwrites_and_deletes(store: &mut dyn Store) {
     assert_eq!(read(store, b"\0\0\0\x01"), None);
 }
 
-fn finds_many(store: &mut dyn Store) {
+fn finds_many(store: &mut AnyStore) {
     for key in 0..KEYS {
         store.put(&key.to_be_bytes(), &(!key).to_be_bytes()).unwrap();
     }
@@ -74,11 +74,11 @@ fn finds_many(store: &mut dyn Store) {
     let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
     let answers = read_many(store, &keys);
     let expected = (0..KEYS).map(|key| (key as usize, (!key).to_be_bytes().to_vec()));
-    assert_eq!(answers, expected.collect());
+    assert_eq!(answers, expected.collect::<BTreeMap<_, _>>());
     assert!(read_many(store, &keys[KEYS as usize..]).is_empty());
 }
 
-fn does_batches_in_order(store: &mut dyn Store) {
+fn does_batches_in_order(store: &mut AnyStore) {
     let ops = [
         Op::Put(b"keya", b"one1"),
         Op::Get(b"keya"),

@@ -80,6 +80,13 @@ fn every_workload_runs_over_every_rival() {
         "map.mix",
         "map.put",
         "map.upd",
+        "memory-16+64-scattered.put",
+        "memory-16+64.put",
+        "memory-8+8-scattered.put",
+        "memory-8+8.put",
+        "newest.both",
+        "newest.read",
+        "newest.write",
         "private.get_copy",
         "private.get_owned",
         "private.load",
@@ -123,7 +130,7 @@ fn values(all: &Value, workload: &str, metric: &str) -> usize {
 
 #[test]
 fn messages_pass_between_many_workers() {
-    let workloads = ["channel", "broadcast", "queue", "replicate"];
+    let workloads = ["channel", "broadcast", "queue", "newest", "replicate"];
     let all = results(&[&workloads[..], &["--keys", "20000", "--rounds", "1"]].concat());
     let systems = |workload: &str| {
         let systems = all["systems"].as_array().unwrap().iter();
@@ -136,6 +143,7 @@ fn messages_pass_between_many_workers() {
         ("broadcast.stream", "messages_per_s"),
         ("queue.one", "moves_per_s"),
         ("queue.many", "moves_per_s"),
+        ("newest.both", "ops_per_s"),
         ("replicate.stream", "messages_per_s"),
     ] {
         let workload = phase.split('.').next().unwrap();
@@ -212,7 +220,7 @@ fn mistakes_are_answered_with_the_way_out() {
     let directory = memory_directory();
     let cases: [(&[&str], &str); 4] = [
         (&["--rival", "sqlite"], "no rival is named \"sqlite\"; there are commonhold"),
-        (&["maps"], "no workload is named \"maps\"; there are map, loop, private, channel"),
+        (&["maps"], "no workload is named \"maps\"; there are map, loop, private, memory-8+8"),
         (&["--budget", "0"], "--budget must be more than 0"),
         (&["map", "--rival", "hashbrown"], "hashbrown takes no part in map"),
     ];

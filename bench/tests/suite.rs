@@ -5,5 +5,6 @@ mod absent;
 
 mod files;
 mod messages;
+mod report;
 mod rivals;
 mod run;

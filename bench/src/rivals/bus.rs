@@ -12,7 +12,7 @@ use crate::{
     messages::{Carrier, Each, Port},
     rival::{Rival, Shape, Sharing},
     rivals::server::Server,
-    workloads::message::Message,
+    workloads::Message,
 };
 
 const ROOM: usize = 4096;

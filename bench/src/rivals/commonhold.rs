@@ -3,14 +3,16 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use commonhold::map::{Map, MapOptions, Values};
+use commonhold::map::MapOptions;
 use commonhold::{Hold, HoldOptions};
+use commonhold_lab::workload::stores::MapStore;
 
 use super::OURS;
 use crate::{
     rival::{Rival, Shape, Sharing},
     rivals::server::Server,
-    store::{Found, Keeper, Store},
+    store::{AnyStore, Keeper},
+    workloads::memory,
 };
 
 const MAP: &str = "bench";
@@ -36,7 +38,7 @@ impl Rival for Commonhold {
     }
 
     fn plays(&self, workload: &str) -> bool {
-        matches!(workload, "map" | "loop" | "private")
+        matches!(workload, "map" | "loop" | "private") || memory::is_named(workload)
     }
 
     fn prepare(&self, site: &Path, shape: &Shape) -> Result<Option<Server>> {
@@ -49,13 +51,13 @@ impl Rival for Commonhold {
 }
 
 impl Keeper for Commonhold {
-    fn open(&self, site: &Path, shape: &Shape, threads: usize) -> Result<Vec<Box<dyn Store>>> {
+    fn open(&self, site: &Path, shape: &Shape, threads: usize) -> Result<Vec<Box<AnyStore>>> {
         let (options, name) = placed(site, shape);
         let hold = options.open(&name).context("cannot open the hold")?;
         let map =
             hold.maps().open_or_create(MAP, map_options(shape)).context("cannot open the map")?;
-        let store = || Box::new(MapStore { map: map.clone(), values: Values::default() });
-        Ok((0..threads).map(|_| store() as Box<dyn Store>).collect())
+        let store = |_| Box::new(MapStore::new(map.clone())) as Box<AnyStore>;
+        Ok((0..threads).map(store).collect())
     }
 }
 
@@ -70,38 +72,4 @@ fn placed(site: &Path, shape: &Shape) -> (HoldOptions, String) {
 
 fn map_options(shape: &Shape) -> MapOptions {
     if shape.fixed { MapOptions::fixed(4, 4) } else { MapOptions::general() }
-}
-
-struct MapStore {
-    map: Map,
-    values: Values,
-}
-
-impl Store for MapStore {
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.map.set(key, value)?;
-        Ok(())
-    }
-
-    fn get(&mut self, key: &[u8], out: &mut Vec<u8>) -> Result<bool> {
-        Ok(self.map.get_into(key, out)?)
-    }
-
-    fn get_owned(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        Ok(self.map.get(key)?)
-    }
-
-    fn delete(&mut self, key: &[u8]) -> Result<bool> {
-        Ok(self.map.delete(key)?)
-    }
-
-    fn get_many(&mut self, keys: &[&[u8]], found: Found<'_>) -> Result<()> {
-        self.map.get_many(keys, &mut self.values)?;
-        for at in 0..keys.len() {
-            if let Some(value) = self.values.get(at) {
-                found(at, value);
-            }
-        }
-        Ok(())
-    }
 }

@@ -32,7 +32,8 @@ impl Rival for CommonholdServe {
 
     fn settings(&self) -> &'static str {
         "hold serve, default choices (epoll, one cache of 256 MiB in a hold, files over 32 KiB by sendfile), \
-         TCP on the loopback interface; one and two workers and their supervisor"
+         TCP on the loopback interface, not paced (Reno where the system's default is BBR); one and two workers \
+         and their supervisor"
     }
 
     fn sharing(&self) -> Sharing {

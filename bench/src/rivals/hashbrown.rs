@@ -10,15 +10,13 @@ use std::{
 };
 
 use anyhow::{Result, ensure};
-use hashbrown::{HashMap, hash_map::EntryRef};
+use commonhold_lab::workload::stores::{Private, Table};
 
 use crate::{
     rival::{Rival, Shape, Sharing},
     rivals::server::Server,
-    store::{Found, Keeper, Store},
+    store::{AnyStore, Found, Keeper, Store},
 };
-
-type Table = HashMap<Vec<u8>, Vec<u8>>;
 
 /// Alone, without a lock.
 pub static PLAIN: Hashbrown =
@@ -80,11 +78,11 @@ impl Rival for Hashbrown {
 }
 
 impl Keeper for Hashbrown {
-    fn open(&self, _site: &Path, _shape: &Shape, threads: usize) -> Result<Vec<Box<dyn Store>>> {
+    fn open(&self, _site: &Path, _shape: &Shape, threads: usize) -> Result<Vec<Box<AnyStore>>> {
         match self.lock {
             Lock::None => {
                 ensure!(threads == 1, "hashbrown without a lock serves one worker, not {threads}");
-                Ok(vec![Box::new(Plain(Table::new()))])
+                Ok(vec![Box::new(Private::default())])
             }
             Lock::ReadWrite => Ok(shared::<RwLock<Table>>(threads)),
             Lock::Mutual => Ok(shared::<Mutex<Table>>(threads)),
@@ -92,64 +90,9 @@ impl Keeper for Hashbrown {
     }
 }
 
-fn shared<L: Guarded + Default + 'static>(threads: usize) -> Vec<Box<dyn Store>> {
+fn shared<L: Guarded + Default + 'static>(threads: usize) -> Vec<Box<AnyStore>> {
     let table = Arc::new(L::default());
-    (0..threads).map(|_| Box::new(Locked(table.clone())) as Box<dyn Store>).collect()
-}
-
-/// Overwrites in place, as that is its fastest way; allocates only for a new key.
-fn store(table: &mut Table, key: &[u8], value: &[u8]) {
-    match table.entry_ref(key) {
-        EntryRef::Occupied(mut there) => {
-            let old = there.get_mut();
-            old.clear();
-            old.extend_from_slice(value);
-        }
-        EntryRef::Vacant(absent) => {
-            absent.insert(value.to_vec());
-        }
-    }
-}
-
-fn copy(table: &Table, key: &[u8], out: &mut Vec<u8>) -> bool {
-    let Some(value) = table.get(key) else { return false };
-    out.clear();
-    out.extend_from_slice(value);
-    true
-}
-
-fn copy_many(table: &Table, keys: &[&[u8]], found: Found<'_>) {
-    for (at, key) in keys.iter().enumerate() {
-        if let Some(value) = table.get(*key) {
-            found(at, value);
-        }
-    }
-}
-
-struct Plain(Table);
-
-impl Store for Plain {
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        store(&mut self.0, key, value);
-        Ok(())
-    }
-
-    fn get(&mut self, key: &[u8], out: &mut Vec<u8>) -> Result<bool> {
-        Ok(copy(&self.0, key, out))
-    }
-
-    fn get_owned(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        Ok(self.0.get(key).cloned())
-    }
-
-    fn delete(&mut self, key: &[u8]) -> Result<bool> {
-        Ok(self.0.remove(key).is_some())
-    }
-
-    fn get_many(&mut self, keys: &[&[u8]], found: Found<'_>) -> Result<()> {
-        copy_many(&self.0, keys, found);
-        Ok(())
-    }
+    (0..threads).map(|_| Box::new(Locked(table.clone())) as Box<AnyStore>).collect()
 }
 
 /// The two locks under one name. A poisoned one is passed on: the panic is reported anyway.
@@ -194,25 +137,27 @@ impl Guarded for Mutex<Table> {
 struct Locked<L>(Arc<L>);
 
 impl<L: Guarded> Store for Locked<L> {
+    type Error = anyhow::Error;
+
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        store(&mut self.0.writing(), key, value);
+        self.0.writing().put(key, value);
         Ok(())
     }
 
     fn get(&mut self, key: &[u8], out: &mut Vec<u8>) -> Result<bool> {
-        Ok(copy(&self.0.reading(), key, out))
+        Ok(self.0.reading().get(key, out))
     }
 
     fn get_owned(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        Ok(self.0.reading().get(key).cloned())
+        Ok(self.0.reading().get_owned(key))
     }
 
     fn delete(&mut self, key: &[u8]) -> Result<bool> {
-        Ok(self.0.writing().remove(key).is_some())
+        Ok(self.0.writing().delete(key))
     }
 
     fn get_many(&mut self, keys: &[&[u8]], found: Found<'_>) -> Result<()> {
-        copy_many(&self.0.reading(), keys, found);
+        self.0.reading().get_many(keys, found);
         Ok(())
     }
 }

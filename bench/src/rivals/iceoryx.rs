@@ -35,7 +35,7 @@ use crate::{
     rival::{Rival, Shape, Sharing},
     rivals::server::Server,
     site,
-    workloads::message::Message,
+    workloads::Message,
 };
 
 const ROOM: usize = 4096;
@@ -98,7 +98,8 @@ impl Carrier for Iceoryx {
 }
 
 type Service = PortFactory<ipc::Service, Message, ()>;
-type Failure = Box<dyn std::error::Error>;
+/// What its calls fail with.
+pub type Failure = Box<dyn std::error::Error>;
 
 struct End {
     publisher: Option<Publisher<ipc::Service, Message, ()>>,
@@ -173,7 +174,8 @@ impl End {
     }
 }
 
-fn config(site: &Path) -> Result<Config, Failure> {
+/// Its files and its shared memory have the name of the run's directory.
+pub fn config(site: &Path) -> Result<Config, Failure> {
     let mut config = Config::default();
     let root = site.to_str().ok_or("the directory's path is not UTF-8")?;
     config.global.set_root_path(&Root::new(root.as_bytes())?);

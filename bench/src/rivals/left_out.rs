@@ -12,10 +12,13 @@ use crate::{
 
 /// iceoryx2, without the feature of its name.
 pub static ICEORYX2: LeftOut = LeftOut { name: "iceoryx2", workloads: &["channel", "broadcast"] };
+/// Its blackboard, likewise.
+pub static BLACKBOARD: LeftOut = LeftOut { name: "iceoryx2 blackboard", workloads: &["newest"] };
+
+const FEATURE: &str = "iceoryx2";
 
 /// See the module.
 pub struct LeftOut {
-    /// Of the rival and of the feature.
     name: &'static str,
     workloads: &'static [&'static str],
 }
@@ -42,7 +45,7 @@ impl Rival for LeftOut {
     }
 
     fn missing(&self) -> Option<String> {
-        Some(format!("not compiled in: cargo run --release --features {} -- ...", self.name))
+        Some(format!("not compiled in: cargo run --release --features {FEATURE} -- ..."))
     }
 
     fn prepare(&self, _site: &Path, _shape: &Shape) -> Result<Option<Server>> {

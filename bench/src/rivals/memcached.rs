@@ -13,7 +13,7 @@ use super::{
     socket::Socket,
 };
 use crate::rival::{Rival, Shape, Sharing};
-use crate::store::{Found, Keeper, Op, Store};
+use crate::store::{AnyStore, Found, Keeper, Op, Store};
 
 const PROGRAM: &str = "memcached";
 const REQUEST: u8 = 0x80;
@@ -97,10 +97,10 @@ impl Keeper for Memcached {
         self.batch
     }
 
-    fn open(&self, site: &Path, _shape: &Shape, threads: usize) -> Result<Vec<Box<dyn Store>>> {
+    fn open(&self, site: &Path, _shape: &Shape, threads: usize) -> Result<Vec<Box<AnyStore>>> {
         let connect = || {
             let socket = Socket::connect(&socket(site))?;
-            Ok(Box::new(Client { socket, body: Vec::new() }) as Box<dyn Store>)
+            Ok(Box::new(Client { socket, body: Vec::new() }) as Box<AnyStore>)
         };
         (0..threads).map(|_| connect()).collect()
     }
@@ -186,6 +186,8 @@ impl Client {
 const SET_EXTRAS: [u8; 8] = [0; 8];
 
 impl Store for Client {
+    type Error = anyhow::Error;
+
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let stored = self.call(SET, &SET_EXTRAS, key, value)?;
         ensure!(stored, "memcached did not confirm a set");

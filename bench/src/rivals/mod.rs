@@ -8,10 +8,13 @@ use anyhow::{Context, Result, bail};
 use crate::{messages::Carrier, rival::Rival, served::Host, store::Keeper};
 
 mod array_queue;
+#[cfg(feature = "iceoryx2")]
+mod blackboard;
 mod bus;
 mod commonhold;
 mod commonhold_channel;
 mod commonhold_log;
+mod commonhold_newest;
 mod commonhold_origin;
 mod commonhold_queue;
 mod commonhold_serve;
@@ -24,6 +27,7 @@ pub mod leash;
 mod left_out;
 mod lmdb;
 mod memcached;
+mod mmap_sync;
 mod mutex_file;
 mod nats;
 mod nginx;
@@ -73,6 +77,14 @@ static CARRIERS: &[&dyn Carrier] = &[
     &spdlog::Spdlog,
     &tracing_appender::NonBlocking,
     &mutex_file::MutexFile,
+    &commonhold_newest::FIXED,
+    &commonhold_newest::GENERAL,
+    &commonhold_newest::PAIR,
+    #[cfg(feature = "iceoryx2")]
+    &blackboard::Blackboard,
+    #[cfg(not(feature = "iceoryx2"))]
+    &left_out::BLACKBOARD,
+    &mmap_sync::MmapSync,
     &commonhold_origin::CommonholdOrigin,
     &redis_replicas::Replicas,
     &nats::Nats,

@@ -12,7 +12,7 @@ use super::{
     socket::Socket,
 };
 use crate::rival::{Rival, Shape, Sharing};
-use crate::store::{Found, Keeper, Op, Store};
+use crate::store::{AnyStore, Found, Keeper, Op, Store};
 
 const PROGRAM: &str = "redis-server";
 
@@ -79,8 +79,8 @@ impl Keeper for Redis {
         self.batch
     }
 
-    fn open(&self, site: &Path, _shape: &Shape, threads: usize) -> Result<Vec<Box<dyn Store>>> {
-        let connect = || Ok(Box::new(Client(Socket::connect(&socket(site))?)) as Box<dyn Store>);
+    fn open(&self, site: &Path, _shape: &Shape, threads: usize) -> Result<Vec<Box<AnyStore>>> {
+        let connect = || Ok(Box::new(Client(Socket::connect(&socket(site))?)) as Box<AnyStore>);
         (0..threads).map(|_| connect()).collect()
     }
 }
@@ -148,6 +148,8 @@ impl Client {
 }
 
 impl Store for Client {
+    type Error = anyhow::Error;
+
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.ask_op(&Op::Put(key, value));
         self.0.send()?;

@@ -189,7 +189,7 @@ impl Port for Driver {
         self.answers.read_line(&mut answer).context("cannot hear the driver")?;
         ensure!(answer.ends_with('\n'), "the driver ended without an answer");
         for time in answer.split_whitespace() {
-            tally.record(time.parse().context("the driver's answer cannot be parsed")?)?;
+            tally.record(time.parse().context("the driver's answer cannot be parsed")?);
         }
         tally.operations += lines * self.writers;
         Ok(true)

@@ -118,7 +118,7 @@ fn write_in_bursts(
         let burst = left.min(BURST);
         let start = Instant::now();
         write(&mut line, burst, port, tally)?;
-        tally.record(start.elapsed().as_nanos() as u64 * BURST / burst)?;
+        tally.record(start.elapsed().as_nanos() as u64 * BURST / burst);
         thread::sleep(PAUSE);
         left -= burst;
     }

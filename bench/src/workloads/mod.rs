@@ -1,9 +1,8 @@
 //! The workloads, one file each, and the list of them.
 //!
-//! A workload knows its phases and what each worker does in them. Those over stores are steps that
-//! [`driver`] carries to a store; those over messages use a port themselves; those over servers have a
-//! client that is a program of its own. The team calls them,
-//! the rounds ask them how they want to be run.
+//! A workload knows its phases and what each worker does in them. Those over stores are the code of
+//! `hold bench`; those over messages use a port themselves; those over servers have a client that
+//! is a program of its own. The team calls them, the rounds ask them how they want to be run.
 
 use std::path::Path;
 
@@ -13,19 +12,21 @@ use crate::{
     messages::Port,
     rival::{Load, Shape},
     served::Host,
+    store::AnyStore,
 };
-use driver::Driver;
+pub use commonhold_lab::workload::message;
 use tally::{Findings, Tally};
+
+/// The message that the workloads send.
+pub type Message = [u8; message::BYTES];
 
 mod broadcast;
 mod channel;
-mod decimal_loop;
-pub mod driver;
 pub mod files;
 pub mod log;
-mod map;
-pub mod message;
-mod private;
+pub mod memory;
+pub mod newest;
+mod pairs;
 pub mod queue;
 pub mod replicate;
 pub mod tally;
@@ -94,11 +95,28 @@ pub struct Quantile {
 
 /// A workload over stores.
 pub trait OfStores: Workload {
-    /// Does the operations of one worker in one phase.
-    fn run(&self, phase: &str, worker: u64, shape: &Shape, driver: &mut Driver<'_>) -> Result<()>;
+    /// Does the operations of one worker in one phase, up to `batch` of them at a time, and counts
+    /// them in the tally.
+    fn run(
+        &self,
+        phase: &str,
+        worker: u64,
+        shape: &Shape,
+        batch: usize,
+        store: &mut AnyStore,
+        tally: Tally,
+    ) -> Result<Tally>;
 }
 
-static OF_STORES: [&dyn OfStores; 3] = [&map::Map, &decimal_loop::DecimalLoop, &private::Private];
+static OF_STORES: [&dyn OfStores; 7] = [
+    &pairs::Map,
+    &pairs::DecimalLoop,
+    &pairs::Private,
+    &memory::ALL[0],
+    &memory::ALL[1],
+    &memory::ALL[2],
+    &memory::ALL[3],
+];
 
 /// A workload over systems that pass messages.
 pub trait OfMessages: Workload {
@@ -118,8 +136,14 @@ pub trait OfMessages: Workload {
     }
 }
 
-static OF_MESSAGES: [&dyn OfMessages; 5] =
-    [&channel::Channel, &broadcast::Broadcast, &queue::Queue, &log::Log, &replicate::Replicate];
+static OF_MESSAGES: [&dyn OfMessages; 6] = [
+    &channel::Channel,
+    &broadcast::Broadcast,
+    &queue::Queue,
+    &log::Log,
+    &newest::Newest,
+    &replicate::Replicate,
+];
 
 /// A workload over servers.
 pub trait OfServers: Workload {
@@ -170,38 +194,4 @@ pub fn of_messages(name: &str) -> Result<&'static dyn OfMessages> {
 
 fn unknown(name: &str) -> String {
     format!("no workload is named {name:?}; there are {}", names().join(", "))
-}
-
-/// A stream of numbers that is the same in every run: xorshift64*, Vigna 2016.
-struct Numbers(u64);
-
-impl Numbers {
-    /// A stream of its own for each worker.
-    fn new(worker: u64) -> Numbers {
-        Numbers((worker + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    /// The next one below `limit`, by multiplication instead of a slow division.
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        let number = self.0.wrapping_mul(0x2545_f491_4f6c_dd1d);
-        ((u128::from(number) * u128::from(limit)) >> 64) as u64
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_reach_the_whole_range_and_stay_below_it() {
-        let mut numbers = Numbers::new(3);
-        let mut seen = [false; 10];
-        for _ in 0..1000 {
-            seen[numbers.below(10) as usize] = true;
-        }
-        assert_eq!(seen, [true; 10]);
-    }
 }

@@ -110,7 +110,7 @@ mod tests {
         let last = ELEMENTS - 1;
         for (numbers, wrong) in [([last, 0, 1], 0), ([last, 1, 0], 2), ([last, last, 0], 2)] {
             for most in [1, 3] {
-                let mut tally = Tally::new(false).unwrap();
+                let mut tally = Tally::new(false);
                 let mut port = Script(numbers.into_iter());
                 let first = u64::from(last);
                 pass_on(first..first + 3, most, &mut port, &mut tally).unwrap();
