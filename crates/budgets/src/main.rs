@@ -31,7 +31,7 @@ fn main() -> Result<()> {
         Some(("map", operation)) => map::run(&hold, operation, count),
         Some(("queue", operation)) => messages::run_queue(&hold, operation, count),
         Some(("channel", operation)) => messages::run_channel(&hold, operation, count),
-        Some(("log", "write")) => messages::run_log(&hold, count),
+        Some(("log", operation)) => messages::run_log(&hold, operation, count),
         _ => bail!("no operation is called '{operation}'"),
     }
 }

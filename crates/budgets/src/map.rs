@@ -78,6 +78,23 @@ fn one(map: &Map, operation: &str, count: u32) -> Result<()> {
             ensure!(map.delete(key(number))?);
             Ok(())
         }),
+        "pair_get" => {
+            let pair = map.pair(key(7))?;
+            measured(count, |_| {
+                let mut value = [MaybeUninit::uninit(); 4];
+                let len = pair.get_uninit(&mut value)?;
+                black_box(value);
+                ensure!(len == Some(4));
+                Ok(())
+            })
+        }
+        "pair_set" => {
+            let pair = map.pair(key(7))?;
+            measured(count, |number| {
+                pair.set(number.to_le_bytes())?;
+                Ok(())
+            })
+        }
         "increment" => measured(count, |_| {
             map.increment(key(numbers.next()), 1)?;
             Ok(())

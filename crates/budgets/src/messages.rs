@@ -70,11 +70,25 @@ pub fn run_channel(hold: &Hold, operation: &str, count: u32) -> Result<()> {
     }
 }
 
-/// Writes lines into a ring that has room for all of them.
-pub fn run_log(hold: &Hold, count: u32) -> Result<()> {
+/// Runs `write` and `collect`. The ring has room for all lines.
+pub fn run_log(hold: &Hold, operation: &str, count: u32) -> Result<()> {
     let log = hold.logs().create("log", LogOptions::new().ring_bytes(16 << 20))?;
-    measured(count, |_| {
+    let write = |_| {
         ensure!(log.write(LogLevel::Info, MESSAGE)? == Written::Accepted);
         Ok(())
-    })
+    };
+    if operation == "write" {
+        return measured(count, write);
+    }
+    (0..count).try_for_each(write)?;
+    let mut collector = log.collector()?;
+    match operation {
+        // All lines in one turn; the text goes nowhere.
+        "collect" => measured(1, |_| {
+            let round = collector.finish(&mut std::io::sink())?;
+            ensure!(round.lines > u64::from(count) && round.lost == 0);
+            Ok(())
+        }),
+        _ => bail!("no operation of a log is called '{operation}'"),
+    }
 }

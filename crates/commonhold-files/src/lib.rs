@@ -1,4 +1,4 @@
-//! A file server: a directory of files, over HTTP/1.1 and over a minimal protocol, from one cache
+//! A file server. It serves a directory over HTTP/1.1 and over a simple protocol, from one cache
 //! that all its workers share.
 //!
 //! ```
@@ -36,10 +36,9 @@
 //! | module | idea |
 //! |---|---|
 //! | [`layout`] | how ids name files |
-//! | [`source`] | the place of the files; `stamp`: the version of a file |
-//! | [`store`] | contents in memory; `packed`: their form; [`store::caches`]: their maps in a hold
-//! |
-//! | `fresh_contents` | both together: kept contents while they are fresh, or the source |
+//! | [`source`] | where files are stored; `stamp`: the version of a file |
+//! | [`store`] | contents in memory; `packed`: their form; [`store::caches`]: maps in a hold |
+//! | `fresh_contents` | both together: cached contents while they are fresh, or the source |
 //! | `freshness_checks` | a worker's memory of files |
 //! | `protocol`, `http` | the requests of a client |
 //! | `reply`, `payload` | the answers, and their form for the driver |

@@ -23,7 +23,7 @@ use super::requests::Requests;
 use super::source::Source;
 use super::store::Store;
 use commonhold::log::{Log, LogLevel};
-use commonhold_io::sockets::{Done, Driver, ErrorBackoff, SocketId};
+use commonhold_io::sockets::{Done, Driver, ErrorBackoff, SocketId, stop_pacing};
 use rustix::net::sockopt::set_socket_linger;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -130,6 +130,7 @@ where
 
     /// Accepts from a socket that listens.
     pub(crate) fn listen(&mut self, socket: OwnedFd) -> io::Result<()> {
+        stop_pacing(&socket);
         let listener = self.driver.add(socket)?;
         self.listeners.push(listener);
         self.driver.accept(listener);

@@ -8,8 +8,8 @@ use commonhold_files::source::{Directory, Symlinks, import};
 use commonhold_files::store::CacheKind;
 use commonhold_files::{LayoutKind, Server, ServerOptions, SourceKind};
 use commonhold_io::sockets::LoopKind;
-use commonhold_testing::support::ground::Ground;
 use commonhold_testing::support::process::until;
+use commonhold_testing::support::test_dir::TestDir;
 use commonhold_testing::trial::{Scenario, Trial, closes_down_to, descriptors, fail};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -57,12 +57,12 @@ enum Outcome {
 }
 
 /// All received bytes, and whether the end was that of a stream.
-fn hear(stream: &mut TcpStream) -> Option<(Vec<u8>, bool)> {
-    let mut heard = Vec::new();
-    match stream.read_to_end(&mut heard) {
-        Ok(_) => Some((heard, true)),
+fn receive(stream: &mut TcpStream) -> Option<(Vec<u8>, bool)> {
+    let mut received = Vec::new();
+    match stream.read_to_end(&mut received) {
+        Ok(_) => Some((received, true)),
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => None,
-        Err(_) => Some((heard, false)),
+        Err(_) => Some((received, false)),
     }
 }
 
@@ -71,31 +71,31 @@ fn ask(address: SocketAddr, question: &Question, patience: Duration) -> Outcome 
     stream.set_read_timeout(Some(patience)).unwrap();
     // A reset appears only once.
     let is_said = stream.write_all(&question.request).is_ok();
-    let Some((heard, is_end)) = hear(&mut stream) else { return Outcome::Silent };
+    let Some((received, is_end)) = receive(&mut stream) else { return Outcome::Silent };
     match question.status {
-        0 => judge_simple(question, &heard, is_said && is_end),
-        _ => judge(question, &heard),
+        0 => judge_simple(question, &received, is_said && is_end),
+        _ => judge(question, &received),
     }
 }
 
 /// Contents end where the stream does.
-fn judge_simple(question: &Question, heard: &[u8], is_end: bool) -> Outcome {
-    match heard {
+fn judge_simple(question: &Question, received: &[u8], is_end: bool) -> Outcome {
+    match received {
         _ if !is_end => Outcome::Refused,
         [0] => Outcome::Refused,
-        heard => {
-            let (len, of) = (heard.len(), question.contents.len());
-            assert!(heard == question.contents, "{len} bytes pass for contents of {of}");
+        received => {
+            let (len, of) = (received.len(), question.contents.len());
+            assert!(received == question.contents, "{len} bytes pass for contents of {of}");
             Outcome::Right
         }
     }
 }
 
-fn judge(question: &Question, heard: &[u8]) -> Outcome {
-    let Some(end) = heard.windows(4).position(|four| four == b"\r\n\r\n") else {
+fn judge(question: &Question, received: &[u8]) -> Outcome {
+    let Some(end) = received.windows(4).position(|four| four == b"\r\n\r\n") else {
         return Outcome::Refused;
     };
-    let (head, body) = (str::from_utf8(&heard[..end]).unwrap(), &heard[end + 4..]);
+    let (head, body) = (str::from_utf8(&received[..end]).unwrap(), &received[end + 4..]);
     let status: u16 = head.split(' ').nth(1).unwrap().parse().unwrap();
     if status != question.status {
         assert!(matches!(status, 403 | 408 | 500 | 503), "not true: {head}");
@@ -283,8 +283,8 @@ fn calls_of_file_servers_fail() {
 /// Contents with a missing part are an error, not shorter contents.
 #[test]
 fn a_damaged_database_serves_no_half_of_a_file() {
-    let ground = Ground::memory();
-    let (place, to) = (ground.path("root"), ground.path("files.db"));
+    let test_dir = TestDir::memory();
+    let (place, to) = (test_dir.path("root"), test_dir.path("files.db"));
     put(&place, b"large.bin", &bytes(b"large.bin", LARGE), 0);
     database(&place, LayoutKind::Tree, &to);
     let connection = rusqlite::Connection::open(&to).unwrap();

@@ -29,7 +29,8 @@ use commonhold::Hold;
 use commonhold_files::store::{CacheKind, EvictionKind};
 use commonhold_files::{RequestsKind, Server, ServerOptions, SourceKind};
 use commonhold_io::sockets::LoopKind;
-use commonhold_testing::support::ground::Ground;
+use commonhold_testing::support::test_dir::TestDir;
+use rustix::net::sockopt;
 use std::fmt;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
@@ -108,18 +109,18 @@ impl Choices {
 struct Served {
     address: SocketAddr,
     server: Option<Server>,
-    _ground: Ground,
+    _test_dir: TestDir,
 }
 
 impl Served {
     /// Serves the files at `place`, with two threads.
     fn new(choices: Choices, place: &Path, change: impl FnOnce(&mut ServerOptions)) -> Served {
-        let ground = Ground::memory();
+        let test_dir = TestDir::memory();
         let hold = match choices.cache {
-            CacheKind::Hold => Some(Hold::create(ground.path("it.hold")).unwrap()),
+            CacheKind::Hold => Some(Hold::create(test_dir.path("it.hold")).unwrap()),
             _ => None,
         };
-        Served::with(choices, place, ground, |options| {
+        Served::with(choices, place, test_dir, |options| {
             options.hold = hold;
             change(options);
         })
@@ -128,7 +129,7 @@ impl Served {
     fn with(
         choices: Choices,
         place: &Path,
-        ground: Ground,
+        test_dir: TestDir,
         change: impl FnOnce(&mut ServerOptions),
     ) -> Served {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -147,7 +148,7 @@ impl Served {
         let server = Server::start(options, &[listener.into()]);
         let server = server.unwrap_or_else(|error| panic!("{choices:?}: {error}"));
         assert_eq!(server.chosen().kind, choices.kind, "{}", server.chosen());
-        Served { address, server: Some(server), _ground: ground }
+        Served { address, server: Some(server), _test_dir: test_dir }
     }
 
     /// Ends it when all answers are sent.
@@ -162,6 +163,18 @@ impl Served {
         assert!(!server.has_failed());
         assert!(server.finish(time), "it does not finish");
     }
+}
+
+#[test]
+fn connections_within_the_machine_are_not_paced() {
+    let site = site::Site::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    // Where the system has no BBR, there is no pacing to turn off.
+    let _ = sockopt::set_tcp_congestion(&listener, "bbr");
+    let same = listener.try_clone().unwrap();
+    let server = Server::start(ServerOptions::new(site.place(false)), &[listener.into()]).unwrap();
+    assert_ne!(sockopt::tcp_congestion(&same).unwrap(), "bbr");
+    assert!(server.finish(Duration::from_secs(30)));
 }
 
 /// Prints which server made a test fail.

@@ -9,7 +9,7 @@ mod trace;
 
 use commonhold::Hold;
 use commonhold_files::store::{CacheKind, EvictionKind, Store, WithStore, choose_store};
-use commonhold_testing::support::ground::Ground;
+use commonhold_testing::support::test_dir::TestDir;
 use std::fmt;
 
 /// The name of the map in tests.
@@ -81,6 +81,6 @@ fn look<S: Store>(store: &S, key: u64) -> Option<Vec<u8>> {
     Some(copy)
 }
 
-fn hold(ground: &Ground) -> Hold {
-    Hold::create(ground.path("it.hold")).unwrap()
+fn hold(test_dir: &TestDir) -> Hold {
+    Hold::create(test_dir.path("it.hold")).unwrap()
 }

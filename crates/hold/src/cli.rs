@@ -2,12 +2,14 @@
 //! shell completions and man pages are made.
 
 use crate::commands::list_values::End;
-use crate::commands::replication::{journal, origin, relay, replica, sync, verify};
+use crate::commands::replication::{journal, origin, promote, relay, replica, sync, verify, wait};
 use crate::commands::{
-    backup, channel, check, completions, del, doctor, drop, dump, get, incr, keys, list,
-    list_values, load, log, man, monitor, queue, repair, restore, scan, serve, set, stat, watch,
+    backup, batch, channel, check, clear, completions, del, doctor, drop, dump, get, incr, keys,
+    list, list_values, load, log, man, monitor, nats, queue, random, repair, restore, scan, serve,
+    set, stat, watch,
 };
 use crate::target::Directory;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 #[cfg(feature = "lab")]
 use commonhold_lab::{bench, crashtest, demo};
@@ -49,23 +51,28 @@ Exit codes:
   2    the command line is invalid
   3    the command failed; a message on standard error gives the reason
   130  stopped by Ctrl-C (demo, bench, crashtest), or by a signal before all requested messages
-       arrived
+       or changes had arrived, or before 'replica --once' was complete
+
+Sizes are written like 4096, 64K or 1.5G (K = 1024 bytes), and times like 250ms, 90s or 1h30m.
 
 Environment:
   COMMONHOLD_DIR  directory for holds with bare names, instead of /dev/shm";
 
+/// The subcommands of the feature `lab`.
+const LAB: [&str; 3] = ["demo", "bench", "crashtest"];
+
 /// The text after the help. A build without the feature `lab` names no subcommand that it lacks.
-fn after_help() -> String {
+fn after_help(has_lab: bool) -> String {
     let text = AFTER_HELP.to_owned();
-    match cfg!(feature = "lab") {
+    match has_lab {
         true => text,
         false => text.replace("  hold demo\n", "").replace(" (demo, bench, crashtest)", ""),
     }
 }
 
-/// Maps, queues, channels and logs in memory that many processes share
+/// Maps, queues, channels and logs in shared memory
 #[derive(Parser, Debug)]
-#[command(name = "hold", version, long_about = LONG_ABOUT, after_help = flowing(&after_help()))]
+#[command(name = "hold", version, long_about = LONG_ABOUT, after_help = flowing(&after_help(cfg!(feature = "lab"))))]
 #[command(arg_required_else_help = true, propagate_version = true, max_term_width = 100)]
 pub struct Cli {
     #[command(subcommand)]
@@ -85,6 +92,11 @@ pub struct Cli {
 }
 
 impl Cli {
+    /// The command line of this process. Ends the process if the line is invalid or asks for help.
+    pub fn of_process() -> Cli {
+        Cli::try_parse().unwrap_or_else(|error| explained(error).exit())
+    }
+
     /// Runs the subcommand that the command line names.
     ///
     /// # Errors
@@ -95,6 +107,7 @@ impl Cli {
             Subcommand::Set(args) => set::run(args, directory, output),
             Subcommand::Get(args) => get::run(args, directory, output),
             Subcommand::Del(args) => del::run(args, directory, output),
+            Subcommand::Clear(args) => clear::run(args, directory, output),
             Subcommand::Incr(args) => incr::run(args, directory, output),
             Subcommand::Push(args) => list_values::add(args, End::Back, directory, output),
             Subcommand::Pop(args) => list_values::take(args, End::Back, directory, output),
@@ -102,6 +115,8 @@ impl Cli {
             Subcommand::Unshift(args) => list_values::add(args, End::Front, directory, output),
             Subcommand::Keys(args) => keys::run(args, directory, output),
             Subcommand::Scan(args) => scan::run(args, directory, output),
+            Subcommand::Random(args) => random::run(args, directory, output),
+            Subcommand::Batch(args) => batch::run(args, directory, output),
             Subcommand::Load(args) => load::run(args, directory, output),
             Subcommand::Dump(args) => dump::run(args, directory, output),
             Subcommand::Queue(args) => queue::run(args, directory, output),
@@ -111,9 +126,12 @@ impl Cli {
             Subcommand::Origin(args) => origin::run(args, directory, output),
             Subcommand::Replica(args) => replica::run(args, directory, output),
             Subcommand::Relay(args) => relay::run(args, directory, output),
+            Subcommand::Promote(args) => promote::run(args, directory, output),
             Subcommand::Verify(args) => verify::run(args, directory, output),
             Subcommand::Journal(args) => journal::run(args, directory, output),
             Subcommand::Sync(args) => sync::run(args, directory, output),
+            Subcommand::Wait(args) => wait::run(args, directory, output),
+            Subcommand::Nats(args) => nats::run(args, directory, output),
             Subcommand::Serve(args) => serve::run(args, directory, output),
             Subcommand::ServeImport(args) => serve::import::run(args, output),
             Subcommand::Monitor(args) => monitor::run(args, directory, output),
@@ -146,6 +164,30 @@ impl Cli {
     }
 }
 
+/// The error, or the way out if the command line names a subcommand that this build lacks.
+fn explained(error: clap::Error) -> clap::Error {
+    let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand) else {
+        return error;
+    };
+    if !LAB.contains(&name.as_str()) {
+        return error;
+    }
+    let text = format!(
+        "this build of hold has no subcommand '{name}'; build hold with its feature 'lab', which \
+         is on by default"
+    );
+    Cli::command().error(ErrorKind::InvalidSubcommand, text)
+}
+
+/// The subcommand of `hold queue`, `channel` or `log`; its help names the `kind` of its argument.
+fn named(subcommand: clap::Command, kind: &str) -> clap::Command {
+    // `mut_arg` would move the argument after the others.
+    subcommand.mut_args(|argument| match argument.get_id() == "name" {
+        true => argument.help(format!("The name of the {kind} in the hold")),
+        false => argument,
+    })
+}
+
 /// The subcommands of `hold`.
 #[derive(clap::Subcommand, Debug)]
 pub enum Subcommand {
@@ -158,27 +200,36 @@ pub enum Subcommand {
     /// Delete keys
     #[command(after_help = flowing(del::EXAMPLES), visible_alias = "delete")]
     Del(del::Args),
+    /// Delete all pairs of a map
+    #[command(after_help = flowing(clear::EXAMPLES))]
+    Clear(clear::Args),
     /// Add to a counter and print the result
     #[command(after_help = flowing(incr::EXAMPLES))]
     Incr(incr::Args),
     /// Append values to the list under a key
     #[command(after_help = flowing(list_values::PUSH_EXAMPLES))]
-    Push(list_values::Adding),
+    Push(list_values::AddArgs),
     /// Remove the last value from the list under a key, and print it
     #[command(after_help = flowing(list_values::POP_EXAMPLES))]
-    Pop(list_values::Taking),
+    Pop(list_values::TakeArgs),
     /// Remove the first value from the list under a key, and print it
     #[command(after_help = flowing(list_values::SHIFT_EXAMPLES))]
-    Shift(list_values::Taking),
+    Shift(list_values::TakeArgs),
     /// Prepend values to the list under a key
     #[command(after_help = flowing(list_values::UNSHIFT_EXAMPLES))]
-    Unshift(list_values::Adding),
+    Unshift(list_values::AddArgs),
     /// Print the keys of a map
     #[command(after_help = flowing(keys::EXAMPLES))]
     Keys(keys::Args),
     /// Print the keys and values of a map
     #[command(after_help = flowing(scan::EXAMPLES))]
     Scan(scan::Args),
+    /// Print pairs that are picked at random
+    #[command(after_help = flowing(random::EXAMPLES))]
+    Random(random::Args),
+    /// Execute many operations on a map, one per line, and print one result per line
+    #[command(after_help = flowing(batch::EXAMPLES))]
+    Batch(batch::Args),
     /// Load pairs from a CSV, TSV, JSON Lines or NUL-separated file into a map
     #[command(after_help = flowing(load::EXAMPLES))]
     Load(load::Args),
@@ -186,13 +237,13 @@ pub enum Subcommand {
     #[command(after_help = flowing(dump::EXAMPLES))]
     Dump(dump::Args),
     /// Move messages between processes; each message goes to one process
-    #[command(after_help = flowing(queue::EXAMPLES))]
+    #[command(after_help = flowing(queue::EXAMPLES), mut_subcommands(|c| named(c, "queue")))]
     Queue(queue::Args),
     /// Send messages from one process to all consumers
-    #[command(after_help = flowing(channel::EXAMPLES))]
+    #[command(after_help = flowing(channel::EXAMPLES), mut_subcommands(|c| named(c, "channel")))]
     Channel(channel::Args),
     /// Write log lines from many processes, and collect them in chronological order
-    #[command(after_help = flowing(log::EXAMPLES))]
+    #[command(after_help = flowing(log::EXAMPLES), mut_subcommands(|c| named(c, "log")))]
     Log(log::Args),
     /// Print the changes to a map as they happen
     #[command(after_help = flowing(watch::EXAMPLES))]
@@ -206,6 +257,9 @@ pub enum Subcommand {
     /// Follow an origin, and serve its map to other replicas
     #[command(after_help = flowing(relay::EXAMPLES))]
     Relay(relay::Args),
+    /// Make a replica's map writable when its origin will not come back
+    #[command(after_help = flowing(promote::EXAMPLES))]
+    Promote(promote::Args),
     /// Compare a replica with its origin, pair by pair, while both keep running
     #[command(after_help = flowing(verify::EXAMPLES))]
     Verify(verify::Args),
@@ -215,13 +269,19 @@ pub enum Subcommand {
     /// Wait until a map's journal has made all changes durable
     #[command(after_help = flowing(sync::EXAMPLES))]
     Sync(sync::Args),
-    /// Serve a directory of files, over HTTP and a minimal protocol
+    /// Wait until replicas of a map have applied all changes
+    #[command(after_help = flowing(wait::EXAMPLES))]
+    Wait(wait::Args),
+    /// Connect maps with the key-value buckets of NATS JetStream
+    #[command(after_help = flowing(nats::EXAMPLES))]
+    Nats(nats::Args),
+    /// Serve a directory of files, over HTTP and a simple protocol
     #[command(after_help = flowing(serve::EXAMPLES))]
     Serve(serve::Args),
     /// Create a database from a directory, for 'hold serve --files sqlite'
     #[command(after_help = flowing(serve::import::EXAMPLES))]
     ServeImport(serve::import::Args),
-    /// Show a live view of a hold in the browser, and export metrics to Prometheus
+    /// Show a live view of a hold in a browser, and export metrics for Prometheus
     #[command(after_help = flowing(monitor::EXAMPLES))]
     Monitor(monitor::Args),
     /// Write a consistent copy of all maps in a hold to a file, while other processes write to them
@@ -242,7 +302,7 @@ pub enum Subcommand {
     /// Delete a map, queue, channel or log, or a whole hold
     #[command(after_help = flowing(drop::EXAMPLES))]
     Drop(drop::Args),
-    /// List all holds, or the contents of one
+    /// List all holds with bare names, or the contents of one hold
     #[command(after_help = flowing(list::EXAMPLES), visible_alias = "ls")]
     List(list::Args),
     /// Check this machine and recommend changes
@@ -251,16 +311,16 @@ pub enum Subcommand {
     /// Run several processes that share a hold, then suspend one and kill another
     #[cfg(feature = "lab")]
     Demo(demo::Args),
-    /// Measure the speed of maps, channels, queues and logs on this machine
+    /// Measure the speed of maps, messages, replication and file serving on this machine
     #[cfg(feature = "lab")]
     Bench(bench::Args),
     /// Kill and suspend processes that share a new hold, and check that nothing is lost
     #[cfg(feature = "lab")]
     Crashtest(crashtest::Args),
-    /// Print completions for a shell
+    /// Print the completion script for a shell
     #[command(after_help = flowing(completions::EXAMPLES))]
     Completions(completions::Args),
-    /// Print the man page, or write the pages for all subcommands
+    /// Print the man page of hold, or write the man pages of all subcommands to a directory
     #[command(after_help = flowing(man::EXAMPLES))]
     Man(man::Args),
 }
@@ -272,6 +332,18 @@ mod tests {
     #[test]
     fn the_definitions_are_sound() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_build_without_the_lab_offers_none_of_it_and_names_the_way_out() {
+        let help = after_help(false);
+        assert_eq!(LAB.iter().find(|name| help.contains(**name)), None, "{help}");
+        let without = clap::Command::new("hold").subcommand(clap::Command::new("set"));
+        for (name, way_out) in LAB.map(|name| (name, true)).into_iter().chain([("dmeo", false)]) {
+            let error = without.clone().try_get_matches_from(["hold", name]).unwrap_err();
+            let text = explained(error).to_string();
+            assert_eq!(text.contains("feature 'lab'"), way_out, "{text}");
+        }
     }
 
     /// The command and all subcommands, including nested ones.
@@ -292,7 +364,7 @@ mod tests {
     #[test]
     fn every_subcommand_has_a_description_and_examples() {
         // `bench` shows its examples in its own subcommands; the other two need none.
-        let plain = ["demo", "bench", "crashtest"];
+        let plain = LAB;
         let all = Cli::command();
         let within =
             |subcommand: &clap::Command| subcommand.get_subcommands().cloned().collect::<Vec<_>>();

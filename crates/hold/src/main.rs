@@ -23,9 +23,8 @@ mod monitor;
 mod report;
 mod target;
 
-use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    cli::Cli::parse().run().unwrap_or_else(|failure| failure.report())
+    cli::Cli::of_process().run().unwrap_or_else(|failure| failure.report())
 }

@@ -64,7 +64,8 @@ impl NewHold {
         self.open_or_create(directory, &name.hold)
     }
 
-    fn open_or_create(&self, directory: &Directory, name: &Path) -> Result<Hold> {
+    /// Opens the hold, or creates it for whatever comes later.
+    pub fn open_or_create(&self, directory: &Directory, name: &Path) -> Result<Hold> {
         Ok(self.with(directory.options()).open_or_create(directory.resolve(name)?)?)
     }
 
@@ -87,11 +88,11 @@ pub struct Making {
     #[arg(long)]
     no_create: bool,
 
-    /// Create a fixed-length map: every key has K bytes, and every value has V bytes
+    /// Create a fixed-length map: every key is K bytes long, and every value V bytes
     #[arg(long, value_name = "K,V", value_parser = fixed, conflicts_with = "cache")]
     fixed: Option<(u32, u32)>,
 
-    /// Create a cache: its pairs can expire, and are evicted when the cache is full
+    /// Create a cache: its pairs can expire, and a full cache evicts pairs
     #[arg(long)]
     cache: bool,
 

@@ -45,6 +45,40 @@ impl MapName {
     }
 }
 
+/// One map of a hold, or all of them.
+#[derive(clap::Args, Debug, Clone)]
+pub struct MapOrHold {
+    /// The hold: a bare name (a hold in memory), or a path that contains a slash or ends in .hold
+    #[arg(value_name = "HOLD")]
+    pub hold: PathBuf,
+
+    /// The map in the hold; without this argument, all maps
+    #[arg(value_name = "MAP")]
+    map: Option<String>,
+
+    /// Without MAP: only the maps whose names match the pattern, in which * stands for any
+    /// characters and ? for one. You can give this option several times
+    #[arg(long = "maps", value_name = "PATTERN", conflicts_with = "map")]
+    #[arg(value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub patterns: Vec<String>,
+}
+
+impl MapOrHold {
+    /// The map, if the command line names one.
+    pub fn one(&self) -> Option<MapName> {
+        let map = self.map.clone()?;
+        Some(MapName { hold: self.hold.clone(), map })
+    }
+
+    /// The map or the hold, for people.
+    pub fn shown(&self) -> String {
+        match &self.map {
+            Some(map) => format!("map {}", printable(map)),
+            None => "the maps".to_owned(),
+        }
+    }
+}
+
 /// Whether this is one of Commonhold's own names (`.reports`, `.applied/prices`), which lists omit.
 pub fn is_own(name: &str) -> bool {
     name.starts_with('.')
@@ -57,7 +91,7 @@ pub struct StructureName {
     #[arg(value_name = "HOLD")]
     pub hold: PathBuf,
 
-    /// The name of the queue, channel or log in the hold
+    /// The name in the hold; `named` replaces this text
     #[arg(value_name = "NAME")]
     pub name: String,
 }

@@ -2,19 +2,19 @@
 //! wrong is found and named.
 
 use super::support::file_server::{FileServer, Manner};
-use super::support::{Ground, Run, background::Background};
+use super::support::{Run, TestDir, background::Background};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 /// Files of three sizes in `try`, and a server of them.
-fn served(protocol: &str, layout: &str, manner: Manner) -> (Ground, FileServer) {
-    let ground = Ground::new();
+fn served(protocol: &str, layout: &str, manner: Manner) -> (TestDir, FileServer) {
+    let test_dir = TestDir::new();
     let make = ["bench", "files", "--make", "12", "--sizes", "1,1000,70000", "--layout", layout];
-    ground.ok(&[&make[..], &["try"]].concat());
-    let server = FileServer::start(&ground.path("try"), protocol, layout, manner);
-    (ground, server)
+    test_dir.ok(&[&make[..], &["try"]].concat());
+    let server = FileServer::start(&test_dir.path("try"), protocol, layout, manner);
+    (test_dir, server)
 }
 
 /// The options of a run that any server can bear.
@@ -33,19 +33,19 @@ fn metric(found: &Value, metric: &str) -> f64 {
 
 /// Requests to a server with this manner; the results.
 fn found(protocol: &str, layout: &str, manner: Manner, more: &[&str]) -> (Value, FileServer) {
-    let (ground, server) = served(protocol, layout, manner);
+    let (test_dir, server) = served(protocol, layout, manner);
     let mut args = options(&server, protocol, layout);
     args.extend(more);
-    (ground.json(&args), server)
+    (test_dir.json(&args), server)
 }
 
 /// The error for a server with this manner.
 fn refused(protocol: &str, manner: Manner, more: &[&str]) -> String {
-    let (ground, server) = served(protocol, "tree", manner);
+    let (test_dir, server) = served(protocol, "tree", manner);
     let mut args = options(&server, protocol, "tree");
     args.extend(["--requests-total", "200", "--timeout", "500ms"]);
     args.extend(more);
-    let err = ground.fails(3, &args);
+    let err = test_dir.fails(3, &args);
     assert!(err.contains(&server.address), "{err}");
     err
 }
@@ -167,9 +167,9 @@ fn servers_that_say_nothing_right_are_found() {
 fn what_was_due_during_a_stall_is_late() {
     let timed = ["--seconds", "1", "--warm-up", "0s", "--timeout", "10s"];
     let paced = [&timed[..], &["--rate", "200", "--connections", "1"]].concat();
-    let (ground, server) = served("http", "tree", Manner::Pauses);
+    let (test_dir, server) = served("http", "tree", Manner::Pauses);
     let address = ["bench", "files", "try", "--address", &server.address];
-    let report = ground.json(&[&address[..], &paced].concat());
+    let report = test_dir.json(&[&address[..], &paced].concat());
     // Two of five requests were due while one was answered: a quarter of all waited for long.
     assert_eq!(metric(&report, "latency_samples") + metric(&report, "unsent"), 200.0);
     assert!(metric(&report, "latency_ns_p80") > 50e6, "{report:#}");
@@ -195,47 +195,47 @@ fn zipf_asks_for_few_files_often() {
 
 #[test]
 fn people_see_a_table_and_curves() {
-    let (ground, server) = served("http", "tree", Manner::Plain);
+    let (test_dir, server) = served("http", "tree", Manner::Plain);
     let mut args = options(&server, "http", "tree");
     args.extend(["--seconds", "0.3", "--warm-up", "0s", "--plot", "curves.svg"]);
-    let out = ground.ok(&args);
+    let out = test_dir.ok(&args);
     for wanted in ["99.9", "deviation", "per server CPU second", "Every response body was verified"]
     {
         assert!(out.contains(wanted), "no {wanted} in {out}");
     }
-    let curves = String::from_utf8(ground.read("curves.svg")).expect("text");
+    let curves = String::from_utf8(test_dir.read("curves.svg")).expect("text");
     assert!(curves.contains("Latency by percentile") && curves.contains("Requests per second"));
 }
 
 #[test]
 fn invalid_options_name_the_reason() {
-    let ground = Ground::new();
-    std::fs::create_dir(ground.path("empty")).expect("a folder");
+    let test_dir = TestDir::new();
+    std::fs::create_dir(test_dir.path("empty")).expect("a folder");
     let files = |more: &[&'static str]| [&["bench", "files"], more].concat();
     let address = ["--address", "tcp:127.0.0.1:1"];
-    let err = ground.fails(3, &files(&["empty", address[0], address[1]]));
+    let err = test_dir.fails(3, &files(&["empty", address[0], address[1]]));
     assert!(err.contains("empty has no files") && err.contains("--make"), "{err}");
-    let err = ground.fails(3, &files(&["nowhere", address[0], address[1]]));
+    let err = test_dir.fails(3, &files(&["nowhere", address[0], address[1]]));
     assert!(err.contains("cannot read nowhere"), "{err}");
-    ground.ok(&files(&["--make", "2", "try"]));
-    let err = ground.fails(3, &files(&["--make", "2", "try"]));
+    test_dir.ok(&files(&["--make", "2", "try"]));
+    let err = test_dir.fails(3, &files(&["--make", "2", "try"]));
     assert!(err.contains("try is not empty"), "{err}");
-    let err = ground.fails(3, &files(&["try", address[0], address[1]]));
+    let err = test_dir.fails(3, &files(&["try", address[0], address[1]]));
     assert!(
         err.contains("tcp:127.0.0.1:1") && err.contains("check that a server runs there"),
         "{err}"
     );
-    let err = ground.fails(3, &files(&["try", "--layout", "zotero", address[0], address[1]]));
+    let err = test_dir.fails(3, &files(&["try", "--layout", "zotero", address[0], address[1]]));
     assert!(err.contains("8 characters of A-Z0-9"), "{err}");
-    let err = ground.fails(2, &files(&["try", "--loop", "select"]));
+    let err = test_dir.fails(2, &files(&["try", "--loop", "select"]));
     assert!(err.contains("epoll, pool, uring"), "{err}");
-    let err = ground.fails(2, &files(&["try", "--cache", "big"]));
+    let err = test_dir.fails(2, &files(&["try", "--cache", "big"]));
     assert!(err.contains("none, std, hashbrown, hold"), "{err}");
-    let err = ground.fails(2, &files(&["try", "--matrix", "loop,colour"]));
+    let err = test_dir.fails(2, &files(&["try", "--matrix", "loop,colour"]));
     assert!(err.contains("loop, requests, eviction, cache, files"), "{err}");
-    let err = ground.fails(3, &files(&["try", "--pipeline", "4", "--protocol", "simple"]));
+    let err = test_dir.fails(3, &files(&["try", "--pipeline", "4", "--protocol", "simple"]));
     assert!(err.contains("--pipeline applies only to HTTP"), "{err}");
-    let err = ground.fails(
+    let err = test_dir.fails(
         3,
         &files(&["try", "--worker", r#"{"starter":1,"program":"/bin/true","words":[],"cpus":[]}"#]),
     );
@@ -244,33 +244,33 @@ fn invalid_options_name_the_reason() {
 
 /// A program that is started as `hold serve`: it records its arguments, prints the address of
 /// `server` as its own, and burns time until it is ended.
-fn stand_in(ground: &Ground, server: &FileServer, more: &str) -> String {
+fn stand_in(test_dir: &TestDir, server: &FileServer, more: &str) -> String {
     let port = server.port;
     let script = format!(
         "#!/bin/sh\ncase $1 in serve-import) exit 0;; esac\necho \"$@\" >> told\n{more}\necho '{{\"listening\": [\"tcp:127.0.0.1:{port}\"]}}'\n\
          while :; do :; done\n"
     );
-    let path = ground.file("stand-in", script);
+    let path = test_dir.file("stand-in", script);
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("a mode");
     path.to_str().expect("UTF-8").to_owned()
 }
 
 #[test]
 fn a_server_is_started_with_its_choices_measured_and_ended() {
-    let (ground, server) = served("http", "tree", Manner::Plain);
-    let program = stand_in(&ground, &server, "echo $$ > pid");
+    let (test_dir, server) = served("http", "tree", Manner::Plain);
+    let program = stand_in(&test_dir, &server, "echo $$ > pid");
     let given = "--workers 2 --loop uring --requests slab --eviction lockfree --cache hold --files sqlite --cache-bytes 1MiB";
     let mut args = vec!["bench", "files", "try", "--program", &program];
     args.extend(given.split(' '));
     args.extend(["--seconds", "0.5", "--warm-up", "0s", "--", "--access-log", "off"]);
     args.splice(2..2, ["--format", "json"]);
-    let report: Value = serde_json::from_str(&ground.ok(&args)).expect("JSON");
+    let report: Value = serde_json::from_str(&test_dir.ok(&args)).expect("JSON");
     assert!(metric(&report, "server_cpu_s") > 0.0);
     let rate = metric(&report, "requests_per_server_cpu_s");
     let wanted = metric(&report, "answered") / metric(&report, "server_cpu_s");
     assert!((rate / wanted - 1.0).abs() < 1e-9);
     assert_eq!(report["results"][0]["system"], "commonhold");
-    let told = String::from_utf8(ground.read("told")).expect("text");
+    let told = String::from_utf8(test_dir.read("told")).expect("text");
     let database = told.split(' ').nth(1).expect("a place");
     assert!(database.ends_with("/files.db"), "--files sqlite serves a database: {told}");
     assert_eq!(
@@ -279,24 +279,24 @@ fn a_server_is_started_with_its_choices_measured_and_ended() {
          --requests slab --eviction lockfree --cache hold --files sqlite --workers 2 --cache-bytes 1048576 \
          --access-log off"
     );
-    assert_is_gone(&ground);
+    assert_is_gone(&test_dir);
 }
 
 #[test]
 fn a_server_that_was_started_ends_with_a_run_that_fails() {
-    let (ground, server) = served("http", "tree", Manner::WrongBit);
-    let program = stand_in(&ground, &server, "echo $$ > pid");
-    let err = ground.fails(3, &["bench", "files", "try", "--program", &program]);
+    let (test_dir, server) = served("http", "tree", Manner::WrongBit);
+    let program = stand_in(&test_dir, &server, "echo $$ > pid");
+    let err = test_dir.fails(3, &["bench", "files", "try", "--program", &program]);
     assert!(err.contains("not those of the file"), "{err}");
-    assert_is_gone(&ground);
+    assert_is_gone(&test_dir);
 }
 
 #[test]
 fn a_server_that_was_started_dies_with_the_run() {
     for (signal, code) in [(Signal::INT, 130), (Signal::KILL, -1)] {
-        let (ground, server) = served("http", "tree", Manner::Plain);
-        let program = stand_in(&ground, &server, "echo $$ > pid");
-        let run = Background::start(&ground, &["bench", "files", "try", "--program", &program]);
+        let (test_dir, server) = served("http", "tree", Manner::Plain);
+        let program = stand_in(&test_dir, &server, "echo $$ > pid");
+        let run = Background::start(&test_dir, &["bench", "files", "try", "--program", &program]);
         let patience = Instant::now() + Duration::from_secs(60);
         while server.requests() == 0 {
             assert!(Instant::now() < patience, "nothing is asked for");
@@ -305,13 +305,13 @@ fn a_server_that_was_started_dies_with_the_run() {
         run.signal(signal);
         let run = run.end();
         assert_eq!(run.code, code, "{run:?}");
-        assert_is_gone(&ground);
+        assert_is_gone(&test_dir);
     }
 }
 
 /// Or goes in a moment: after a kill no process waits for the server.
-fn assert_is_gone(ground: &Ground) {
-    let pid = String::from_utf8(ground.read("pid")).expect("a number");
+fn assert_is_gone(test_dir: &TestDir) {
+    let pid = String::from_utf8(test_dir.read("pid")).expect("a number");
     let status = std::path::Path::new("/proc").join(pid.trim()).join("stat");
     let patience = Instant::now() + Duration::from_secs(10);
     // A zombie counts as gone: only its new parent can reap it.
@@ -323,30 +323,30 @@ fn assert_is_gone(ground: &Ground) {
 
 #[test]
 fn a_server_that_does_not_begin_reports_it() {
-    let (ground, server) = served("http", "tree", Manner::Plain);
-    let program = stand_in(&ground, &server, "echo 'no such directory' >&2; exit 3");
-    let run: Run = ground.run(&["bench", "files", "try", "--program", &program]);
+    let (test_dir, server) = served("http", "tree", Manner::Plain);
+    let program = stand_in(&test_dir, &server, "echo 'no such directory' >&2; exit 3");
+    let run: Run = test_dir.run(&["bench", "files", "try", "--program", &program]);
     assert_eq!(run.code, 3, "{run:?}");
     assert!(run.err.contains("no such directory"), "{run:?}");
     assert!(run.err.contains("the server ended before it served: exit status: 3"), "{run:?}");
-    let program = stand_in(&ground, &server, "echo 'ready'");
-    let err = ground.fails(3, &["bench", "files", "try", "--program", &program]);
+    let program = stand_in(&test_dir, &server, "echo 'ready'");
+    let err = test_dir.fails(3, &["bench", "files", "try", "--program", &program]);
     assert!(err.contains("expected the server's addresses, got: ready"), "{err}");
 }
 
 #[test]
 fn a_matrix_has_a_turn_for_every_combination() {
-    let (ground, server) = served("http", "tree", Manner::Plain);
-    let program = stand_in(&ground, &server, "");
+    let (test_dir, server) = served("http", "tree", Manner::Plain);
+    let program = stand_in(&test_dir, &server, "");
     let run =
         ["bench", "files", "try", "--program", &program, "--seconds", "0.1", "--warm-up", "0s"];
     let matrix =
         ["--matrix", "loop,files", "--rounds", "2", "--cache", "hold", "--plot", "matrix.html"];
-    let out = ground.ok(&[&run[..], &matrix].concat());
+    let out = test_dir.ok(&[&run[..], &matrix].concat());
     let rows: Vec<&str> =
         out.lines().filter(|line| line.contains("hold  ") && line.contains("/s")).collect();
     assert_eq!(rows.len(), 6, "{out}");
-    let told = String::from_utf8(ground.read("told")).expect("text");
+    let told = String::from_utf8(test_dir.read("told")).expect("text");
     assert_eq!(told.lines().count(), 12, "{told}");
     for (kind, files) in [("epoll", "sendfile"), ("pool", "sqlite"), ("uring", "sendfile")] {
         let said = told.lines().filter(|line| {
@@ -354,17 +354,17 @@ fn a_matrix_has_a_turn_for_every_combination() {
         });
         assert_eq!(said.count(), 2, "{told}");
     }
-    let page = String::from_utf8(ground.read("matrix.html")).expect("text");
+    let page = String::from_utf8(test_dir.read("matrix.html")).expect("text");
     assert!(page.contains("by --loop, the best first") && page.contains("files sqlite"));
 }
 
 #[test]
 fn a_combination_that_fails_leaves_the_others() {
-    let (ground, server) = served("http", "tree", Manner::Plain);
-    let program = stand_in(&ground, &server, "case \"$*\" in *pool*) exit 3;; esac");
+    let (test_dir, server) = served("http", "tree", Manner::Plain);
+    let program = stand_in(&test_dir, &server, "case \"$*\" in *pool*) exit 3;; esac");
     // By number, not by time: on a busy machine nothing may be answered within a time.
     let run = ["bench", "files", "try", "--program", &program, "--requests-total", "200"];
-    let run = ground.run(&[&run[..], &["--matrix", "loop"]].concat());
+    let run = test_dir.run(&[&run[..], &["--matrix", "loop"]].concat());
     assert_eq!(run.code, 3, "{run:?}");
     assert!(run.out.contains("FAILED loop=pool: the server ended before it served"), "{run:?}");
     assert!(run.err.contains("1 combination failed; the first: loop=pool"), "{run:?}");
@@ -373,24 +373,24 @@ fn a_combination_that_fails_leaves_the_others() {
 
 #[test]
 fn hold_serve_answers_right_in_every_way() {
-    let ground = Ground::new();
+    let test_dir = TestDir::new();
     for layout in ["tree", "zotero"] {
         let make = ["bench", "files", "--make", "40", "--sizes", "0,1,1000,400000", "--layout"];
-        ground.ok(&[&make[..], &[layout, layout]].concat());
+        test_dir.ok(&[&make[..], &[layout, layout]].concat());
         for protocol in ["http", "simple"] {
             for files in ["sendfile", "sqlite"] {
                 let run = ["bench", "files", layout, "--layout", layout, "--protocol", protocol];
                 let more = ["--files", files, "--requests-total", "400", "--unknown", "20"];
-                let report = ground.json(&[&run[..], &more].concat());
+                let report = test_dir.json(&[&run[..], &more].concat());
                 assert_eq!(metric(&report, "answered"), 400.0);
                 assert_eq!(report["results"][0]["system"], "commonhold");
             }
         }
     }
     let piped = ["bench", "files", "tree", "--pipeline", "16", "--requests-total", "2000"];
-    assert_eq!(metric(&ground.json(&piped), "answered"), 2000.0);
+    assert_eq!(metric(&test_dir.json(&piped), "answered"), 2000.0);
     let matrix = ["bench", "files", "tree", "--matrix", "loop,cache", "--requests-total", "200"];
-    let out = ground.ok(&matrix);
+    let out = test_dir.ok(&matrix);
     let loops = ["epoll ", "pool ", "uring "];
     let rows = out.lines().filter(|line| loops.iter().any(|name| line.starts_with(name)));
     assert_eq!(rows.count(), 12, "{out}");

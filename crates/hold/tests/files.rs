@@ -1,26 +1,26 @@
 //! load and dump: every format there and back, and errors that name the line.
 
-use crate::support::{Ground, nasty_pairs, pairs_of};
+use crate::support::{TestDir, nasty_pairs, pairs_of};
 use std::os::unix::fs::PermissionsExt;
 
 fn round_trip(format: &str, with_nul: bool, with_other_bytes: bool, options: &[&str]) {
-    let ground = Ground::new();
-    let map = ground.map("from", "nasty");
+    let test_dir = TestDir::new();
+    let map = test_dir.map("from", "nasty");
     for (key, value) in nasty_pairs(with_nul, with_other_bytes) {
         map.set(key, value).unwrap();
     }
     let dump = [&["dump", "from", "nasty", "--format", format][..], options].concat();
-    let dumped = ground.run(&dump);
+    let dumped = test_dir.run(&dump);
     assert_eq!((dumped.code, dumped.err.as_str()), (0, ""), "{format}");
     let load = ["load", "to", "nasty", "--format", format, "-q"];
-    let loaded = ground.run_with(&load, &dumped.bytes);
+    let loaded = test_dir.run_with(&load, &dumped.bytes);
     assert_eq!((loaded.code, loaded.err.as_str()), (0, ""), "{format}");
-    assert_eq!(pairs_of(&ground.map("to", "nasty")), pairs_of(&map), "{format}");
+    assert_eq!(pairs_of(&test_dir.map("to", "nasty")), pairs_of(&map), "{format}");
     let name = format!("file.{format}");
-    ground.ok(&[&["dump", "from", "nasty", "-o", &name][..], options].concat());
-    assert_eq!(ground.read(&name), dumped.bytes, "{format}");
-    ground.ok(&["load", "third", "nasty", &name]);
-    assert_eq!(pairs_of(&ground.map("third", "nasty")), pairs_of(&map), "{format}");
+    test_dir.ok(&[&["dump", "from", "nasty", "-o", &name][..], options].concat());
+    assert_eq!(test_dir.read(&name), dumped.bytes, "{format}");
+    test_dir.ok(&["load", "third", "nasty", &name]);
+    assert_eq!(pairs_of(&test_dir.map("third", "nasty")), pairs_of(&map), "{format}");
 }
 
 #[test]
@@ -46,24 +46,24 @@ fn nul_carries_all_but_nul() {
 
 #[test]
 fn bytes_that_a_format_cannot_carry_are_errors_with_a_remedy() {
-    let ground = Ground::new();
-    ground.map("shop", "odd").set("a\0b", b"\xff").unwrap();
-    let err = ground.fails(3, &["dump", "shop", "odd", "--format", "csv"]);
+    let test_dir = TestDir::new();
+    test_dir.map("shop", "odd").set("a\0b", b"\xff").unwrap();
+    let err = test_dir.fails(3, &["dump", "shop", "odd", "--format", "csv"]);
     assert!(err.contains("'a\\0b'") && err.contains("--format json") && err.contains("--raw"));
-    let err = ground.fails(3, &["dump", "shop", "odd", "--format", "nul"]);
+    let err = test_dir.fails(3, &["dump", "shop", "odd", "--format", "nul"]);
     assert!(err.contains("'a\\0b'") && err.contains("--format json"), "{err}");
-    ground.fails(3, &["dump", "shop", "odd", "-o", "odd.csv"]);
-    assert_eq!(ground.leftovers(&["shop.hold"]), Vec::<String>::new());
+    test_dir.fails(3, &["dump", "shop", "odd", "-o", "odd.csv"]);
+    assert_eq!(test_dir.leftovers(&["shop.hold"]), Vec::<String>::new());
 }
 
 #[test]
 fn every_dump_in_json_is_json() {
-    let ground = Ground::new();
-    let map = ground.map("shop", "nasty");
+    let test_dir = TestDir::new();
+    let map = test_dir.map("shop", "nasty");
     for (key, value) in nasty_pairs(true, true) {
         map.set(key, value).unwrap();
     }
-    for line in ground.ok(&["dump", "shop", "nasty", "--format", "json"]).lines() {
+    for line in test_dir.ok(&["dump", "shop", "nasty", "--format", "json"]).lines() {
         let object: serde_json::Value = serde_json::from_str(line).expect("a line of JSON");
         assert_eq!(object.as_object().expect("an object").len(), 2, "{line}");
     }
@@ -71,17 +71,17 @@ fn every_dump_in_json_is_json() {
 
 #[test]
 fn errors_name_file_line_and_problem() {
-    let ground = Ground::new();
+    let test_dir = TestDir::new();
     let err = |name: &str, contents: &[u8], args: &[&str]| {
-        ground.file(name, contents);
-        ground.fails(3, &[&["load", "shop", "prices", name][..], args].concat())
+        test_dir.file(name, contents);
+        test_dir.fails(3, &[&["load", "shop", "prices", name][..], args].concat())
     };
     let csv = err("data.csv", b"a,1\nb,2\n\"c\nc\",3\nd,4,5\ne,6\n", &[]);
     assert!(csv.starts_with("hold: data.csv:5: expected 2 fields, found 3\n"), "{csv}");
-    assert!(csv.contains("stored before it: 3 pairs"), "{csv}");
+    assert!(csv.contains("stored before the error: 3 pairs"), "{csv}");
     let csv = err("open.csv", b"a,1\nb,\"2\nc,3\nd,4\n", &[]);
     assert!(csv.starts_with("hold: open.csv:2: a quoted field in this record is never"), "{csv}");
-    assert!(csv.contains("stored before it: 1 pair"), "{csv}");
+    assert!(csv.contains("stored before the error: 1 pair"), "{csv}");
     let csv = err("late.csv", b"a,1\n\"b,2\nc,\"3\nd,4\n", &[]);
     assert!(
         csv.starts_with("hold: late.csv:2: expected 2 fields, found 1 (check for a quote"),
@@ -113,183 +113,185 @@ fn errors_name_file_line_and_problem() {
 
 #[test]
 fn wrong_records_are_skipped_on_request() {
-    let ground = Ground::new();
-    ground.file("data.csv", "a,1\nb\nc,3\nd,4,5\ne,6\n");
+    let test_dir = TestDir::new();
+    test_dir.file("data.csv", "a,1\nb\nc,3\nd,4,5\ne,6\n");
     let args = ["load", "shop", "prices", "data.csv", "--on-error", "skip"];
-    let run = ground.run(&args);
+    let run = test_dir.run(&args);
     assert_eq!(run.code, 1, "{run:?}");
     assert_eq!(run.out, "3 pairs stored in map prices, 2 records skipped\n");
     assert!(run.err.contains("hold: data.csv:2: ") && run.err.contains("hold: data.csv:4: "));
-    assert_eq!(ground.map("shop", "prices").len().unwrap(), 3);
+    assert_eq!(test_dir.map("shop", "prices").len().unwrap(), 3);
 }
 
 #[test]
 fn pairs_that_do_not_fit_the_map_are_reported_by_line() {
-    let ground = Ground::new();
-    ground.file("data.csv", "abcd,1\nefgh,2\nxyz,3\nijkl,4\n");
-    let err = ground.fails(3, &["load", "shop", "ids", "data.csv", "--fixed", "4,1"]);
+    let test_dir = TestDir::new();
+    test_dir.file("data.csv", "abcd,1\nefgh,2\nxyz,3\nijkl,4\n");
+    let err = test_dir.fails(3, &["load", "shop", "ids", "data.csv", "--fixed", "4,1"]);
     assert!(err.starts_with("hold: data.csv:3: "), "{err}");
-    assert!(err.contains("stored before it: 2 pairs"), "{err}");
+    assert!(err.contains("stored before the error: 2 pairs"), "{err}");
     let args = ["load", "shop", "ids", "data.csv", "--on-error", "skip"];
-    assert_eq!(ground.run(&args).code, 1);
-    assert_eq!(ground.map_len("shop", "ids"), 3);
+    assert_eq!(test_dir.run(&args).code, 1);
+    assert_eq!(test_dir.map_len("shop", "ids"), 3);
 }
 
 #[test]
 fn columns_are_chosen_by_number_and_name() {
-    let ground = Ground::new();
-    ground.file("items.csv", "price,name,sku\n3,apple,a1\n4,\"pear, green\",p1\n");
+    let test_dir = TestDir::new();
+    test_dir.file("items.csv", "price,name,sku\n3,apple,a1\n4,\"pear, green\",p1\n");
     let by_name = ["--key-column", "sku", "--value-column", "name"];
-    ground.ok(&[&["load", "shop", "names", "items.csv"][..], &by_name].concat());
-    assert_eq!(ground.ok(&["get", "shop", "names", "p1"]), "pear, green");
+    test_dir.ok(&[&["load", "shop", "names", "items.csv"][..], &by_name].concat());
+    assert_eq!(test_dir.ok(&["get", "shop", "names", "p1"]), "pear, green");
     let by_number = ["--header", "--key-column", "3", "--value-column", "1"];
-    ground.ok(&[&["load", "shop", "prices", "items.csv"][..], &by_number].concat());
-    assert_eq!(ground.ok(&["get", "shop", "prices", "a1"]), "3");
-    assert_eq!(ground.map("shop", "prices").len().unwrap(), 2);
+    test_dir.ok(&[&["load", "shop", "prices", "items.csv"][..], &by_number].concat());
+    assert_eq!(test_dir.ok(&["get", "shop", "prices", "a1"]), "3");
+    assert_eq!(test_dir.map("shop", "prices").len().unwrap(), 2);
     let args = ["load", "shop", "x", "items.csv", "--key-column", "id"];
-    let err = ground.fails(3, &args);
+    let err = test_dir.fails(3, &args);
     assert!(err.contains("no column 'id'") && err.contains("price, name, sku"), "{err}");
-    ground.file("items.jsonl", "{\"sku\":\"a1\",\"price\":1.50,\"tags\":[1, 2]}\n");
+    test_dir.file("items.jsonl", "{\"sku\":\"a1\",\"price\":1.50,\"tags\":[1, 2]}\n");
     let json = ["load", "shop", "j", "items.jsonl", "--key-column", "sku", "--value-column"];
-    ground.ok(&[&json[..], &["price"]].concat());
-    assert_eq!(ground.ok(&["get", "shop", "j", "a1"]), "1.50");
-    ground.ok(&[&json[..], &["tags"]].concat());
-    assert_eq!(ground.ok(&["get", "shop", "j", "a1"]), "[1, 2]");
+    test_dir.ok(&[&json[..], &["price"]].concat());
+    assert_eq!(test_dir.ok(&["get", "shop", "j", "a1"]), "1.50");
+    test_dir.ok(&[&json[..], &["tags"]].concat());
+    assert_eq!(test_dir.ok(&["get", "shop", "j", "a1"]), "[1, 2]");
 }
 
 #[test]
 fn headers_are_written_and_read() {
-    let ground = Ground::new();
-    ground.map("shop", "prices").set("apple", "3").unwrap();
-    let csv = ground.ok(&["dump", "shop", "prices", "--format", "csv", "--header"]);
+    let test_dir = TestDir::new();
+    test_dir.map("shop", "prices").set("apple", "3").unwrap();
+    let csv = test_dir.ok(&["dump", "shop", "prices", "--format", "csv", "--header"]);
     assert_eq!(csv, "key,value\napple,3\n");
-    ground.file("data.csv", csv);
-    ground.ok(&["load", "two", "prices", "data.csv", "--header"]);
-    assert_eq!(ground.ok(&["keys", "two", "prices"]), "apple\n");
-    let tsv = ground.ok(&["dump", "shop", "prices", "--header"]);
+    test_dir.file("data.csv", csv);
+    test_dir.ok(&["load", "two", "prices", "data.csv", "--header"]);
+    assert_eq!(test_dir.ok(&["keys", "two", "prices"]), "apple\n");
+    let tsv = test_dir.ok(&["dump", "shop", "prices", "--header"]);
     assert_eq!(tsv, "key\tvalue\napple\t3\n");
 }
 
 #[test]
 fn files_from_elsewhere_are_read() {
-    let ground = Ground::new();
-    ground.file("dos.csv", "\u{feff}a,1\r\n\r\nb,2\r\n");
-    ground.ok(&["load", "shop", "dos", "dos.csv"]);
-    assert_eq!(pairs_of(&ground.map("shop", "dos")).len(), 2);
-    assert_eq!(ground.ok(&["get", "shop", "dos", "a"]), "1");
-    ground.file("paths.tsv", "C:\\new\t1\r\n");
-    ground.ok(&["load", "shop", "paths", "paths.tsv", "--no-escapes"]);
-    assert_eq!(ground.ok(&["get", "shop", "paths", "C:\\new"]), "1");
-    ground.file("last.tsv", "a\tno line end");
-    ground.ok(&["load", "shop", "last", "last.tsv"]);
-    assert_eq!(ground.ok(&["get", "shop", "last", "a"]), "no line end");
-    ground.file("empty.csv", "");
-    assert_eq!(ground.ok(&["load", "shop", "e", "empty.csv"]), "0 pairs stored in map e\n");
+    let test_dir = TestDir::new();
+    test_dir.file("dos.csv", "\u{feff}a,1\r\n\r\nb,2\r\n");
+    test_dir.ok(&["load", "shop", "dos", "dos.csv"]);
+    assert_eq!(pairs_of(&test_dir.map("shop", "dos")).len(), 2);
+    assert_eq!(test_dir.ok(&["get", "shop", "dos", "a"]), "1");
+    test_dir.file("paths.tsv", "C:\\new\t1\r\n");
+    test_dir.ok(&["load", "shop", "paths", "paths.tsv", "--no-escapes"]);
+    assert_eq!(test_dir.ok(&["get", "shop", "paths", "C:\\new"]), "1");
+    test_dir.file("last.tsv", "a\tno line end");
+    test_dir.ok(&["load", "shop", "last", "last.tsv"]);
+    assert_eq!(test_dir.ok(&["get", "shop", "last", "a"]), "no line end");
+    test_dir.file("empty.csv", "");
+    assert_eq!(test_dir.ok(&["load", "shop", "e", "empty.csv"]), "0 pairs stored in map e\n");
 }
 
 #[test]
 fn the_last_of_equal_keys_counts() {
-    let ground = Ground::new();
-    ground.file("data.csv", "a,1\na,2\na,3\n");
-    ground.ok(&["load", "shop", "prices", "data.csv"]);
-    assert_eq!(ground.ok(&["get", "shop", "prices", "a"]), "3");
+    let test_dir = TestDir::new();
+    test_dir.file("data.csv", "a,1\na,2\na,3\n");
+    test_dir.ok(&["load", "shop", "prices", "data.csv"]);
+    assert_eq!(test_dir.ok(&["get", "shop", "prices", "a"]), "3");
 }
 
 #[test]
 fn a_dump_goes_straight_into_a_load() {
-    let ground = Ground::new();
-    let map = ground.map("a", "prices");
+    let test_dir = TestDir::new();
+    let map = test_dir.map("a", "prices");
     for number in 0..20_000 {
         map.set(format!("key {number}"), format!("value {number}")).unwrap();
     }
-    let dumped = ground.run(&["dump", "a", "prices"]);
-    let loaded = ground.run_with(&["load", "b", "prices", "--format", "tsv"], &dumped.bytes);
+    let dumped = test_dir.run(&["dump", "a", "prices"]);
+    let loaded = test_dir.run_with(&["load", "b", "prices", "--format", "tsv"], &dumped.bytes);
     assert_eq!(loaded.out, "20,000 pairs stored in map prices\n");
-    assert_eq!(pairs_of(&ground.map("b", "prices")), pairs_of(&map));
-    let json = ground.run_with(&["load", "c", "prices", "-", "--ttl", "1h", "--cache"], b"a\t1\n");
+    assert_eq!(pairs_of(&test_dir.map("b", "prices")), pairs_of(&map));
+    let json =
+        test_dir.run_with(&["load", "c", "prices", "-", "--ttl", "1h", "--cache"], b"a\t1\n");
     assert_eq!((json.code, json.out.as_str()), (0, "1 pair stored in map prices\n"));
 }
 
 #[test]
 fn loading_reports_in_json() {
-    let ground = Ground::new();
+    let test_dir = TestDir::new();
     let input = b"{\"key\":\"a\",\"value\":\"1\"}\n";
-    let run = ground.run_with(&["load", "shop", "prices", "--format", "json"], input);
+    let run = test_dir.run_with(&["load", "shop", "prices", "--format", "json"], input);
     let report: serde_json::Value = serde_json::from_str(&run.out).expect("JSON");
     assert_eq!((&report["stored"], &report["skipped"]), (&1.into(), &0.into()));
 }
 
 #[test]
 fn the_name_selects_the_format_and_json_the_report() {
-    let ground = Ground::new();
-    ground.file("data.csv", "apple,3\npear,4\n");
-    let report = ground.json(&["load", "shop", "prices", "data.csv"]);
+    let test_dir = TestDir::new();
+    test_dir.file("data.csv", "apple,3\npear,4\n");
+    let report = test_dir.json(&["load", "shop", "prices", "data.csv"]);
     assert_eq!((&report["stored"], &report["skipped"]), (&2.into(), &0.into()));
-    let report = ground.json(&["dump", "shop", "prices", "-o", "out.csv"]);
+    let report = test_dir.json(&["dump", "shop", "prices", "-o", "out.csv"]);
     assert_eq!(report, serde_json::json!({"pairs": 2, "file": "out.csv"}));
-    let written = String::from_utf8(ground.read("out.csv")).expect("text");
+    let written = String::from_utf8(test_dir.read("out.csv")).expect("text");
     assert!(written.contains("apple,3\n"), "{written}");
     for args in [
         &["load", "shop", "prices", "data.csv", "--format", "tsv"][..],
         &["dump", "shop", "prices", "-o", "out.csv", "--format", "nul"],
     ] {
-        let err = ground.fails(2, args);
+        let err = test_dir.fails(2, args);
         assert!(err.contains("means csv, but --format is "), "{err}");
     }
     // A name without a known extension: --format, else tsv.
-    ground.json(&["dump", "shop", "prices", "-o", "out.jsonx"]);
-    assert!(ground.read("out.jsonx").starts_with(b"{\"key\":"));
-    ground.ok(&["dump", "shop", "prices", "-o", "out.txt"]);
-    let written = String::from_utf8(ground.read("out.txt")).expect("text");
+    test_dir.json(&["dump", "shop", "prices", "-o", "out.jsonx"]);
+    assert!(test_dir.read("out.jsonx").starts_with(b"{\"key\":"));
+    test_dir.ok(&["dump", "shop", "prices", "-o", "out.txt"]);
+    let written = String::from_utf8(test_dir.read("out.txt")).expect("text");
     assert!(written.contains("apple\t3\n"), "{written}");
 }
 
 #[test]
 fn a_load_into_a_full_hold_names_the_line_and_counts_what_is_stored() {
-    let ground = Ground::new();
+    let test_dir = TestDir::new();
     // Every other line changes the pair of the line before it: the last of equal keys counts.
     let line = |n: u32| format!("key {},{n:0100}\n", n / 2);
-    ground.file("data.csv", (0..60_000).map(line).collect::<String>());
-    let err = ground.fails(3, &["load", "shop", "prices", "data.csv", "--max-bytes", "2M"]);
+    test_dir.file("data.csv", (0..60_000).map(line).collect::<String>());
+    let err = test_dir.fails(3, &["load", "shop", "prices", "data.csv", "--max-bytes", "2M"]);
     let number = |after: &str| -> u64 {
         let rest = err.split_once(after).expect(after).1;
         let digits = rest.chars().take_while(|c| c.is_ascii_digit() || *c == ',');
         digits.filter(char::is_ascii_digit).collect::<String>().parse().expect("a number")
     };
-    let (line, stored) = (number("data.csv:"), number("stored before it: "));
+    let (line, stored) = (number("data.csv:"), number("stored before the error: "));
     assert_eq!(line, stored + 1, "{err}");
-    assert_eq!(ground.map_len("shop", "prices"), stored.div_ceil(2), "{err}");
+    assert_eq!(test_dir.map_len("shop", "prices"), stored.div_ceil(2), "{err}");
     assert!(stored > 4096, "{err}");
-    let last = ground.ok(&["get", "shop", "prices", &format!("key {}", (stored - 1) / 2)]);
+    let last = test_dir.ok(&["get", "shop", "prices", &format!("key {}", (stored - 1) / 2)]);
     assert_eq!(last, format!("{:0100}", stored - 1));
 }
 
 #[test]
 fn a_dump_replaces_a_file_whole_or_not_at_all() {
-    let ground = Ground::new();
-    ground.map("shop", "prices").set("apple", "3").unwrap();
-    ground.file("old.csv", "old\n");
-    let run = ground.run(&["dump", "shop", "prices", "-o", "old.csv"]);
+    let test_dir = TestDir::new();
+    test_dir.map("shop", "prices").set("apple", "3").unwrap();
+    test_dir.file("old.csv", "old\n");
+    let run = test_dir.run(&["dump", "shop", "prices", "-o", "old.csv"]);
     assert_eq!((run.code, run.err.as_str()), (0, "1 pair written to old.csv\n"));
-    assert_eq!(ground.read("old.csv"), b"apple,3\n");
-    let mode = ground.path("old.csv").metadata().expect("the dump").permissions().mode();
+    assert_eq!(test_dir.read("old.csv"), b"apple,3\n");
+    let mode = test_dir.path("old.csv").metadata().expect("the dump").permissions().mode();
     assert_eq!(mode & 0o600, 0o600);
-    std::os::unix::fs::symlink(ground.path("old.csv"), ground.path("link.csv")).expect("a link");
-    ground.map("shop", "prices").set("apple", "4").unwrap();
-    ground.ok(&["dump", "shop", "prices", "-o", "link.csv"]);
-    assert!(ground.path("link.csv").is_symlink());
-    assert_eq!(ground.read("old.csv"), b"apple,4\n");
-    let err = ground.fails(3, &["dump", "shop", "prices", "-o", "no/such/place.csv"]);
+    std::os::unix::fs::symlink(test_dir.path("old.csv"), test_dir.path("link.csv"))
+        .expect("a link");
+    test_dir.map("shop", "prices").set("apple", "4").unwrap();
+    test_dir.ok(&["dump", "shop", "prices", "-o", "link.csv"]);
+    assert!(test_dir.path("link.csv").is_symlink());
+    assert_eq!(test_dir.read("old.csv"), b"apple,4\n");
+    let err = test_dir.fails(3, &["dump", "shop", "prices", "-o", "no/such/place.csv"]);
     assert!(err.starts_with("hold: no/such/place.csv: "), "{err}");
-    ground.ok(&["dump", "shop", "prices", "-o", "/dev/null", "--format", "csv", "--frozen"]);
-    assert_eq!(ground.leftovers(&["shop.hold", "old.csv", "link.csv"]), Vec::<String>::new());
+    test_dir.ok(&["dump", "shop", "prices", "-o", "/dev/null", "--format", "csv", "--frozen"]);
+    assert_eq!(test_dir.leftovers(&["shop.hold", "old.csv", "link.csv"]), Vec::<String>::new());
 }
 
 #[test]
 fn invalid_options_are_reported_before_anything_is_created() {
-    let ground = Ground::new();
-    ground.file("data.xyz", "a,1\n");
-    let usage = |args: &[&str]| ground.fails(2, args);
+    let test_dir = TestDir::new();
+    test_dir.file("data.xyz", "a,1\n");
+    let usage = |args: &[&str]| test_dir.fails(2, args);
     assert!(usage(&["load", "shop", "p", "data.xyz"]).contains("--format csv, tsv, json or nul"));
     assert!(usage(&["load", "shop", "p", "--format", "json", "--header"]).contains("--header"));
     assert!(usage(&["load", "shop", "p", "--format", "nul", "--key-column", "2"]).contains("NUL"));
@@ -300,7 +302,7 @@ fn invalid_options_are_reported_before_anything_is_created() {
     );
     assert!(usage(&["dump", "shop", "p", "--format", "json", "--header"]).contains("--header"));
     assert!(usage(&["dump", "shop", "p", "--format", "tsv", "--raw"]).contains("--raw"));
-    assert!(ground.fails(3, &["load", "shop", "p", "none.csv"]).contains("none.csv"));
-    assert!(ground.fails(3, &["load", "shop", "p", "/tmp"]).contains("directory"));
-    assert_eq!(ground.leftovers(&["data.xyz"]), Vec::<String>::new());
+    assert!(test_dir.fails(3, &["load", "shop", "p", "none.csv"]).contains("none.csv"));
+    assert!(test_dir.fails(3, &["load", "shop", "p", "/tmp"]).contains("directory"));
+    assert_eq!(test_dir.leftovers(&["data.xyz"]), Vec::<String>::new());
 }

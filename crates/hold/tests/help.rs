@@ -2,7 +2,7 @@
 //! of the command (`docs/reference/cli.md`) lists the same subcommands and options.
 
 use crate::english;
-use crate::support::Ground;
+use crate::support::TestDir;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -11,13 +11,13 @@ const TABLE: &str = "### Options of each subcommand";
 
 /// The help of every subcommand by its words, such as `queue push`; the program's own by none.
 fn all() -> BTreeMap<String, String> {
-    let ground = Ground::new();
+    let test_dir = TestDir::new();
     let mut all = BTreeMap::new();
     let mut open = vec![Vec::new()];
     while let Some(words) = open.pop() {
         let mut args: Vec<String> = words.clone();
         args.push("--help".to_owned());
-        let text = ground.ok(&args);
+        let text = test_dir.ok(&args);
         open.extend(subcommands(&text).into_iter().map(|next| [&words[..], &[next]].concat()));
         all.insert(words.join(" "), text);
     }
@@ -102,6 +102,21 @@ fn help_is_narrow_and_in_plain_english() {
                 .iter()
                 .map(|what| format!("hold {words}: {what}")),
         );
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn help_writes_sizes_in_one_way_and_names_the_kind_of_each_structure() {
+    let mut wrong = Vec::new();
+    for (words, help) in all() {
+        // 64K, as users type it; KiB is how reports print it.
+        wrong.extend(help.lines().filter(|line| line.contains("iB")).map(str::to_owned));
+        let kind = words.split_once(' ').map(|(first, _)| first);
+        if let Some(kind) = kind.filter(|kind| ["queue", "channel", "log"].contains(kind)) {
+            let line = format!("The name of the {kind} in the hold");
+            wrong.extend((!help.contains(&line)).then(|| format!("hold {words}: lacks: {line}")));
+        }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

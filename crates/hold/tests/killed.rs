@@ -3,7 +3,7 @@
 //! A command is signalled at an instant that is drawn; whether that was in the middle shows by how
 //! it ended. Every named step of the library is covered there.
 
-use crate::support::Ground;
+use crate::support::TestDir;
 use rustix::process::{Pid, Signal, kill_process};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
@@ -21,8 +21,8 @@ const COMMANDS: [(&str, &[&str]); 4] = [
 ];
 
 /// Signals it after that time; true if it was ended by that.
-fn ended_by(ground: &Ground, args: &[&str], signal: Signal, after: Duration) -> bool {
-    let mut command = ground.command(args);
+fn ended_by(test_dir: &TestDir, args: &[&str], signal: Signal, after: Duration) -> bool {
+    let mut command = test_dir.command(args);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().expect("the command starts");
     std::thread::sleep(after);
@@ -38,45 +38,45 @@ fn ended_by(ground: &Ground, args: &[&str], signal: Signal, after: Duration) -> 
 
 #[test]
 fn a_command_that_is_killed_leaves_nothing_behind() {
-    let ground = Ground::new();
-    let map = ground.map("shop", "prices");
+    let test_dir = TestDir::new();
+    let map = test_dir.map("shop", "prices");
     for number in 0..PAIRS {
         map.set(format!("key {number}"), "value".repeat(10)).unwrap();
     }
     drop(map);
-    ground.ok(&["backup", "shop", "shop.backup"]);
-    ground.ok(&["dump", "shop", "prices", "-o", "whole.csv"]);
-    let whole = ground.read("whole.csv");
-    std::fs::remove_file(ground.path("whole.csv")).unwrap();
+    test_dir.ok(&["backup", "shop", "shop.backup"]);
+    test_dir.ok(&["dump", "shop", "prices", "-o", "whole.csv"]);
+    let whole = test_dir.read("whole.csv");
+    std::fs::remove_file(test_dir.path("whole.csv")).unwrap();
     let (mut random, mut cut_short) = (7u64, 0);
     for (made, args) in COMMANDS {
         for signal in [Signal::INT, Signal::TERM, Signal::KILL].repeat(5) {
-            ground.file("old.csv", "old\n");
+            test_dir.file("old.csv", "old\n");
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let after = Duration::from_micros((random >> 33) % 60_000);
-            let killed = ended_by(&ground, args, signal, after);
+            let killed = ended_by(&test_dir, args, signal, after);
             cut_short += u32::from(killed);
             // A file of its name may be whole for an instant before the command ends.
-            let left = ground.leftovers(&FILES);
+            let left = test_dir.leftovers(&FILES);
             assert!(left.is_empty() || left == [made], "{args:?}, {signal:?}: {left:?}");
             assert!(killed || made == "old.csv" || left == [made], "{args:?}: nothing was made");
             match made {
                 "old.csv" => {
-                    let found = ground.read(made);
+                    let found = test_dir.read(made);
                     assert!(found == whole || killed && found == b"old\n", "{signal:?}");
                 }
-                "new.csv" if !left.is_empty() => assert!(ground.read(made) == whole),
+                "new.csv" if !left.is_empty() => assert!(test_dir.read(made) == whole),
                 "other.hold" if !left.is_empty() => {
-                    assert_eq!(ground.map_len("other", "prices"), u64::from(PAIRS));
+                    assert_eq!(test_dir.map_len("other", "prices"), u64::from(PAIRS));
                 }
                 "other.backup" if !left.is_empty() => {
-                    ground.ok(&["restore", "other.backup", "another"]);
-                    ground.ok(&["drop", "another", "--yes"]);
+                    test_dir.ok(&["restore", "other.backup", "another"]);
+                    test_dir.ok(&["drop", "another", "--yes"]);
                 }
                 _ => {}
             }
             if made != "old.csv" && !left.is_empty() {
-                std::fs::remove_file(ground.path(made)).unwrap();
+                std::fs::remove_file(test_dir.path(made)).unwrap();
             }
         }
     }

@@ -3,7 +3,7 @@
 //!
 //! Each must leave nothing behind, however it ends. How fast anything is, is never asserted.
 
-use crate::support::{Ground, Run};
+use crate::support::{Run, TestDir};
 use serde_json::Value;
 use std::io::Read;
 use std::path::Path;
@@ -49,18 +49,18 @@ fn percentiles_ascend(found: &Value, system: &str, workload: &str) {
     assert!(values[14] > 0.0, "{workload}: {values:?}");
 }
 
-/// Runs a benchmark that must succeed, and leaves the ground as it was but for `expected`.
-fn measured(ground: &Ground, arguments: &[&str], expected: &[&str]) -> Value {
-    let found = ground.json(arguments);
+/// Runs a benchmark that must succeed, and leaves the directory as it was but for `expected`.
+fn measured(test_dir: &TestDir, arguments: &[&str], expected: &[&str]) -> Value {
+    let found = test_dir.json(arguments);
     assert!(found["machine"]["cores"].as_u64().expect("cores") > 0);
-    until_gone(ground, expected);
+    until_gone(test_dir, expected);
     found
 }
 
-fn until_gone(ground: &Ground, expected: &[&str]) {
+fn until_gone(test_dir: &TestDir, expected: &[&str]) {
     let begin = Instant::now();
-    while !ground.leftovers(expected).is_empty() {
-        assert!(begin.elapsed() < PATIENCE, "left behind: {:?}", ground.leftovers(expected));
+    while !test_dir.leftovers(expected).is_empty() {
+        assert!(begin.elapsed() < PATIENCE, "left behind: {:?}", test_dir.leftovers(expected));
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -70,10 +70,10 @@ const QUICK: [&str; 6] = ["--seconds", "0.6", "--warm-up", "50ms", "--interval",
 #[test]
 fn a_channel_is_measured_in_total_and_by_interval() {
     let _alone = alone();
-    let ground = Ground::new();
+    let test_dir = TestDir::new();
     let mut arguments = vec!["bench", "channel"];
     arguments.extend(QUICK);
-    let found = measured(&ground, &arguments, &[]);
+    let found = measured(&test_dir, &arguments, &[]);
     percentiles_ascend(&found, "commonhold", "channel");
     percentiles_ascend(&found, "commonhold", "channel consumer 1");
     let sent = metric(&found, "channel", "all_sent");
@@ -90,11 +90,11 @@ fn a_channel_is_measured_in_total_and_by_interval() {
 #[test]
 fn at_a_rate_every_message_is_timed_from_when_it_was_due() {
     let _alone = alone();
-    let ground = Ground::new();
+    let test_dir = TestDir::new();
     let mut arguments = vec!["bench", "channel", "--rate", "2000", "--message-size", "100"];
     arguments.extend(["--consumers", "2", "--wait", "sleep"]);
     arguments.extend(QUICK);
-    let found = measured(&ground, &arguments, &[]);
+    let found = measured(&test_dir, &arguments, &[]);
     let (sent, unsent) =
         (metric(&found, "channel", "all_sent"), metric(&found, "channel", "all_unsent"));
     // Due in 650 ms, and the last one, which is marked as the last.
@@ -113,11 +113,11 @@ fn at_a_rate_every_message_is_timed_from_when_it_was_due() {
 fn what_a_lossy_or_patient_consumer_misses_is_counted() {
     let _alone = alone();
     for policy in ["lossy", "patient"] {
-        let ground = Ground::new();
+        let test_dir = TestDir::new();
         let mut arguments = vec!["bench", "channel", "--policy", policy, "--patience", "1ms"];
         arguments.extend(["--ring-bytes", "4K", "--message-size", "512"]);
         arguments.extend(QUICK);
-        let found = measured(&ground, &arguments, &[]);
+        let found = measured(&test_dir, &arguments, &[]);
         let of = |name| metric(&found, "channel consumer 1", name);
         let sent = metric(&found, "channel", "all_sent");
         assert_eq!(of("all_received") + of("all_missed"), sent, "{policy}");
@@ -127,10 +127,10 @@ fn what_a_lossy_or_patient_consumer_misses_is_counted() {
 #[test]
 fn a_table_is_for_people() {
     let _alone = alone();
-    let ground = Ground::new();
+    let test_dir = TestDir::new();
     let mut arguments = vec!["bench", "channel", "--rate", "1000"];
     arguments.extend(QUICK);
-    let out = ground.ok(&arguments);
+    let out = test_dir.ok(&arguments);
     for wanted in ["99.95", "from 0.4 s", "every message received was verified", "1,000 messages"] {
         assert!(out.contains(wanted), "no '{wanted}' in:\n{out}");
     }
@@ -157,13 +157,13 @@ fn elements(text: &str, name: &str) -> usize {
 #[test]
 fn plots_are_drawn_as_svg_and_as_a_page() {
     let _alone = alone();
-    let ground = Ground::new();
+    let test_dir = TestDir::new();
     for file in ["plot.svg", "plot.html"] {
         let mut arguments = vec!["bench", "channel", "--plot", file, "--consumers", "2"];
         arguments.extend(["--wait", "sleep"]);
         arguments.extend(QUICK);
-        measured(&ground, &arguments, &["plot.svg", "plot.html"]);
-        let text = String::from_utf8(ground.read(file)).expect("text");
+        measured(&test_dir, &arguments, &["plot.svg", "plot.html"]);
+        let text = String::from_utf8(test_dir.read(file)).expect("text");
         let svg = &text[text.find("<svg").expect("a drawing")..];
         let svg = &svg[..svg.find("</svg>").expect("its end") + 6];
         // Two consumers by percentile and by rate, four curves over time.
@@ -177,16 +177,16 @@ fn plots_are_drawn_as_svg_and_as_a_page() {
 #[test]
 fn round_trips_are_compared_with_a_bare_cache_line() {
     let _alone = alone();
-    let ground = Ground::new();
+    let test_dir = TestDir::new();
     let arguments = ["bench", "channel", "--ping-pong", "--rounds", "3", "--seconds", "0.3"];
-    let found = measured(&ground, &arguments, &[]);
+    let found = measured(&test_dir, &arguments, &[]);
     for system in ["commonhold", "cache line"] {
         percentiles_ascend(&found, system, "channel ping-pong");
         assert!(of_system(&found, system, "channel ping-pong", "round_trip_ns") > 0.0);
         assert!(of_system(&found, system, "channel ping-pong", "round_trips") > 0.0);
     }
     assert!(metric(&found, "channel ping-pong", "ratio_to_cache_line") > 0.0);
-    let out = ground.ok(&arguments);
+    let out = test_dir.ok(&arguments);
     assert!(out.contains("<= 1.2x") && out.contains("cache line"), "{out}");
 }
 
@@ -198,11 +198,11 @@ fn a_queue_is_measured_for_each_batch_size() {
         (&["--alone"][..], [" alone", "_process_1"]),
         (&["--runs", "2"][..], ["", "_process_2"]),
     ] {
-        let ground = Ground::new();
+        let test_dir = TestDir::new();
         let mut arguments = vec!["bench", "queue", "--elements", "3000", "--batch", "1000,7,1"];
         arguments.extend(["--seconds", "0.1"]);
         arguments.extend(options);
-        let found = measured(&ground, &arguments, &[]);
+        let found = measured(&test_dir, &arguments, &[]);
         for batch in [1000, 7, 1] {
             let workload = format!("queue batch {batch}{}", names[0]);
             assert!(metric(&found, &workload, "elements_moved") > 0.0, "{workload}");
@@ -210,8 +210,8 @@ fn a_queue_is_measured_for_each_batch_size() {
             metric(&found, &workload, &format!("elements_per_s{}", names[1]));
         }
     }
-    let ground = Ground::new();
-    let out = ground.ok(&["bench", "queue", "--batch", "1000", "--seconds", "0.1"]);
+    let test_dir = TestDir::new();
+    let out = test_dir.ok(&["bench", "queue", "--batch", "1000", "--seconds", "0.1"]);
     assert!(out.contains("SharedHashFile*") && out.contains(">= 5x"), "{out}");
 }
 
@@ -219,11 +219,11 @@ fn a_queue_is_measured_for_each_batch_size() {
 fn a_log_delivers_what_it_accepts() {
     let _alone = alone();
     for options in [&["--full", "wait"][..], &["--rate", "5000", "--wait", "sleep"][..], &[][..]] {
-        let ground = Ground::new();
+        let test_dir = TestDir::new();
         let mut arguments = vec!["bench", "log", "--seconds", "0.3", "--ring-bytes", "64K"];
         arguments.extend(["--file", "lines", "--line-bytes", "64"]);
         arguments.extend(options);
-        let found = measured(&ground, &arguments, &["lines"]);
+        let found = measured(&test_dir, &arguments, &["lines"]);
         percentiles_ascend(&found, "commonhold", "log");
         let accepted = metric(&found, "log", "lines_accepted");
         assert!(accepted > 0.0);
@@ -231,7 +231,7 @@ fn a_log_delivers_what_it_accepts() {
         if options.contains(&"--full") {
             assert_eq!(metric(&found, "log", "lines_dropped"), 0.0);
         }
-        let text = ground.read("lines");
+        let text = test_dir.read("lines");
         assert_eq!(text.len() as f64, metric(&found, "log", "bytes_delivered"));
         let is_line = |line: &&[u8]| line.len() > 64 && line[line.len() - 9] == b' ';
         let lines = text.split(|byte| *byte == b'\n').filter(is_line).count();
@@ -242,7 +242,7 @@ fn a_log_delivers_what_it_accepts() {
 #[test]
 fn wrong_options_are_refused_with_the_way_out() {
     let _alone = alone();
-    let ground = Ground::new();
+    let test_dir = TestDir::new();
     for (code, arguments, wanted) in [
         (3, "channel --cpus 0,1,2", "names 3, but there are 2 processes: producer, consumer 1"),
         (3, "channel --cpus 0,99999", "processor 99999 is not available"),
@@ -266,15 +266,15 @@ fn wrong_options_are_refused_with_the_way_out() {
         (3, "log --seconds 0.1 --file /nowhere/lines", "/nowhere/lines"),
     ] {
         let words: Vec<&str> = ["bench"].into_iter().chain(arguments.split(' ')).collect();
-        let err = ground.fails(code, &words);
+        let err = test_dir.fails(code, &words);
         assert!(err.contains(wanted), "hold bench {arguments}: {err}");
     }
-    until_gone(&ground, &[]);
+    until_gone(&test_dir, &[]);
 }
 
 /// Starts a benchmark and waits until all its processes exist; returns their ids.
-fn at_work(ground: &Ground, arguments: &[&str], processes: usize) -> (Child, Vec<u32>) {
-    let mut command = ground.command(arguments);
+fn at_work(test_dir: &TestDir, arguments: &[&str], processes: usize) -> (Child, Vec<u32>) {
+    let mut command = test_dir.command(arguments);
     let mut child =
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
     let begin = Instant::now();
@@ -322,8 +322,8 @@ fn the_death_of_any_process_ends_the_run() {
     for (arguments, names) in LONG_RUNS {
         let words: Vec<&str> = ["bench"].into_iter().chain(arguments.split(' ')).collect();
         for (number, name) in names.iter().enumerate() {
-            let ground = Ground::new();
-            let (child, workers) = at_work(&ground, &words, names.len());
+            let test_dir = TestDir::new();
+            let (child, workers) = at_work(&test_dir, &words, names.len());
             signal(workers[number], "KILL");
             let run = end(child);
             assert_eq!(run.code, 3, "{arguments}, {name}: {run:?}");
@@ -331,7 +331,7 @@ fn the_death_of_any_process_ends_the_run() {
             assert!(run.err.contains(&wanted), "{arguments}, {name}: {run:?}");
             let alive = |pid: &&u32| Path::new(&format!("/proc/{pid}")).exists();
             assert_eq!(workers.iter().filter(alive).count(), 0, "{arguments}, {name}");
-            until_gone(&ground, &[]);
+            until_gone(&test_dir, &[]);
         }
     }
 }
@@ -341,28 +341,28 @@ fn ctrl_c_ends_everything() {
     let _alone = alone();
     for (arguments, names) in LONG_RUNS {
         let words: Vec<&str> = ["bench"].into_iter().chain(arguments.split(' ')).collect();
-        let ground = Ground::new();
-        let (child, workers) = at_work(&ground, &words, names.len());
+        let test_dir = TestDir::new();
+        let (child, workers) = at_work(&test_dir, &words, names.len());
         signal(child.id(), "INT");
         let run = end(child);
         assert_eq!(run.code, 130, "{arguments}: {run:?}");
         assert!(run.err.contains("interrupted"), "{arguments}: {run:?}");
         let alive = |pid: &&u32| Path::new(&format!("/proc/{pid}")).exists();
         assert_eq!(workers.iter().filter(alive).count(), 0, "{arguments}");
-        until_gone(&ground, &[]);
+        until_gone(&test_dir, &[]);
     }
 }
 
 #[test]
 fn each_benchmark_shows_examples_and_is_listed() {
     let _alone = alone();
-    let ground = Ground::new();
+    let test_dir = TestDir::new();
     for name in ["channel", "queue", "log"] {
-        let help = ground.ok(&["bench", name, "--help"]);
+        let help = test_dir.ok(&["bench", name, "--help"]);
         assert!(help.contains(&format!("hold bench {name} ")), "{help}");
         assert!(!help.contains("--worker"), "{help}");
-        assert!(ground.ok(&["bench", "--help"]).contains(name));
+        assert!(test_dir.ok(&["bench", "--help"]).contains(name));
         let order = r#"{"starter":1,"cpu":null,"job":0}"#;
-        assert_eq!(ground.run(&["bench", name, "--worker", order]).code, 3);
+        assert_eq!(test_dir.run(&["bench", name, "--worker", order]).code, 3);
     }
 }

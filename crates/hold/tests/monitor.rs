@@ -4,7 +4,7 @@
 mod between;
 mod exposition;
 
-use crate::support::Ground;
+use crate::support::TestDir;
 use crate::support::background::Background;
 use crate::support::browser;
 use exposition::Exposition;
@@ -80,11 +80,11 @@ struct Served {
     admin: u16,
 }
 
-fn serve(ground: &Ground, place: &OsStr) -> Served {
+fn serve(test_dir: &TestDir, place: &OsStr) -> Served {
     let words =
         ["serve", "--listen", "tcp:0", "--admin", "tcp:0", "--workers", "2", "--hold", "shop"];
     let words = words.into_iter().chain(["--format", "json", "-q"]).map(OsStr::new);
-    let mut command = ground.command(&words.chain([place]).collect::<Vec<_>>());
+    let mut command = test_dir.command(&words.chain([place]).collect::<Vec<_>>());
     command.stdin(std::process::Stdio::null());
     let mut process = Background::run(command);
     let told: Value = serde_json::from_str(&process.line()).expect("JSON");
@@ -93,11 +93,11 @@ fn serve(ground: &Ground, place: &OsStr) -> Served {
     Served { process, port, admin }
 }
 
-fn site(ground: &Ground, name: &OsStr) {
-    std::fs::create_dir(ground.path("").join(name)).expect("a directory");
+fn site(test_dir: &TestDir, name: &OsStr) {
+    std::fs::create_dir(test_dir.path("").join(name)).expect("a directory");
     for number in 0..20usize {
         let contents = vec![b'x'; 1 << (number % 12)];
-        std::fs::write(ground.path("").join(name).join(format!("f{number}")), contents)
+        std::fs::write(test_dir.path("").join(name).join(format!("f{number}")), contents)
             .expect("a file");
     }
 }
@@ -123,9 +123,9 @@ const FILES: &str = ".files.lockfree.268435456";
 
 #[test]
 fn the_page_is_at_its_address_and_nothing_else_is() {
-    let ground = Ground::new();
-    site(&ground, OsStr::new("site"));
-    let served = serve(&ground, OsStr::new("site"));
+    let test_dir = TestDir::new();
+    site(&test_dir, OsStr::new("site"));
+    let served = serve(&test_dir, OsStr::new("site"));
     let page = ask(served.admin, "GET", "/_hold/", "127.0.0.1:1");
     assert!(
         page.body.starts_with("<!DOCTYPE html>") && page.body.contains("2 workers"),
@@ -171,9 +171,9 @@ fn the_page_is_at_its_address_and_nothing_else_is() {
 
 #[test]
 fn one_connection_may_ask_several_times() {
-    let ground = Ground::new();
-    ground.map("shop", "prices").set("apple", "3").unwrap();
-    let (_monitor, port) = monitor(&ground, OsStr::new("shop"));
+    let test_dir = TestDir::new();
+    test_dir.map("shop", "prices").set("apple", "3").unwrap();
+    let (_monitor, port) = monitor(&test_dir, OsStr::new("shop"));
     let request = "GET /_hold/page.css HTTP/1.1\r\nHost: localhost\r\n";
     let requests = format!("{request}\r\n{request}\r\n{request}Connection: close\r\n\r\n");
     let answer = exchange(port, requests.as_bytes());
@@ -182,9 +182,9 @@ fn one_connection_may_ask_several_times() {
 
 #[test]
 fn slow_clients_do_not_block_others_for_long() {
-    let ground = Ground::new();
-    ground.map("shop", "prices").set("apple", "3").unwrap();
-    let (_monitor, port) = monitor(&ground, OsStr::new("shop"));
+    let test_dir = TestDir::new();
+    test_dir.map("shop", "prices").set("apple", "3").unwrap();
+    let (_monitor, port) = monitor(&test_dir, OsStr::new("shop"));
     let begin = || {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
         stream.write_all(b"GET /metrics HTTP/1.1\r\nX: ").expect("it reads");
@@ -212,9 +212,9 @@ fn slow_clients_do_not_block_others_for_long() {
 
 #[test]
 fn counters_never_decrease_though_workers_are_killed() {
-    let ground = Ground::new();
-    site(&ground, OsStr::new("site"));
-    let served = serve(&ground, OsStr::new("site"));
+    let test_dir = TestDir::new();
+    site(&test_dir, OsStr::new("site"));
+    let served = serve(&test_dir, OsStr::new("site"));
     let mut before = Exposition::default();
     let (mut answered, mut seen) = (0, 0.0);
     for round in 0..6 {
@@ -251,9 +251,9 @@ fn counters_never_decrease_though_workers_are_killed() {
 
 #[test]
 fn the_page_shows_what_the_cache_holds_by_size() {
-    let ground = Ground::new();
-    site(&ground, OsStr::new("site"));
-    let served = serve(&ground, OsStr::new("site"));
+    let test_dir = TestDir::new();
+    site(&test_dir, OsStr::new("site"));
+    let served = serve(&test_dir, OsStr::new("site"));
     assert_eq!(load(served.port, 20), 20);
     let all = until(served.admin, |all| all.sum("hold_server_cache_entries") == 20.0);
     let of = |name: &str| -> f64 {
@@ -274,28 +274,28 @@ fn the_page_shows_what_the_cache_holds_by_size() {
 
 #[test]
 fn stat_shows_workers() {
-    let ground = Ground::new();
-    site(&ground, OsStr::new("site"));
-    let served = serve(&ground, OsStr::new("site"));
+    let test_dir = TestDir::new();
+    site(&test_dir, OsStr::new("site"));
+    let served = serve(&test_dir, OsStr::new("site"));
     assert_eq!(load(served.port, 30), 30);
     until(served.admin, |all| all.sum(REQUESTS) == 30.0);
-    let stat = ground.json(&["stat", "shop"]);
+    let stat = test_dir.json(&["stat", "shop"]);
     let servers = stat["servers"].as_array().expect("servers");
     let requests = servers.iter().map(|s| s["counts"]["requests"].as_u64().expect("a number"));
     assert_eq!(
         (servers.len(), requests.sum::<u64>(), &servers[0]["place"]),
         (2, 30, &"site".into())
     );
-    let text = ground.ok(&["stat", "shop"]);
+    let text = test_dir.ok(&["stat", "shop"]);
     assert!(text.contains("SERVER OF") && text.matches("\nsite").count() == 2, "{text}");
     served.process.signal(Signal::TERM);
     assert_eq!(served.process.end().code, 0);
 }
 
 /// `hold monitor`, and its port.
-fn monitor(ground: &Ground, hold: &OsStr) -> (Background, u16) {
+fn monitor(test_dir: &TestDir, hold: &OsStr) -> (Background, u16) {
     let words = ["monitor", "--listen", "tcp:0", "--format", "json"].map(OsStr::new);
-    let mut command = ground.command(&[&words[..], &[hold]].concat());
+    let mut command = test_dir.command(&[&words[..], &[hold]].concat());
     command.stdin(std::process::Stdio::null());
     let mut process = Background::run(command);
     let told: Value = serde_json::from_str(&process.line()).expect("JSON");
@@ -305,25 +305,25 @@ fn monitor(ground: &Ground, hold: &OsStr) -> (Background, u16) {
 
 #[test]
 fn every_structure_has_its_metrics() {
-    let ground = Ground::new();
-    ground.map("shop", "prices").set("apple", "3").unwrap();
-    ground.ok(&["set", "shop", "cache", "a", "b", "--cache"]);
-    ground.ok(&["queue", "create", "shop", "jobs", "--elements", "8", "--element-bytes", "8"]);
-    ground.ok(&["queue", "push", "shop", "jobs", "full", "x"]);
-    ground.ok(&["channel", "create", "shop", "ticks"]);
-    ground.ok(&["channel", "send", "shop", "ticks", "one"]);
-    ground.ok(&["log", "create", "shop", "events"]);
-    ground.ok(&["log", "write", "shop", "events", "the shop is open"]);
+    let test_dir = TestDir::new();
+    test_dir.map("shop", "prices").set("apple", "3").unwrap();
+    test_dir.ok(&["set", "shop", "cache", "a", "b", "--cache"]);
+    test_dir.ok(&["queue", "create", "shop", "jobs", "--elements", "8", "--element-bytes", "8"]);
+    test_dir.ok(&["queue", "push", "shop", "jobs", "full", "x"]);
+    test_dir.ok(&["channel", "create", "shop", "ticks"]);
+    test_dir.ok(&["channel", "send", "shop", "ticks", "one"]);
+    test_dir.ok(&["log", "create", "shop", "events"]);
+    test_dir.ok(&["log", "write", "shop", "events", "the shop is open"]);
     let origin = ["origin", "shop", "prices", "--listen", "unix:prices.sock", "--format", "json"];
-    let mut origin = Background::start(&ground, &origin);
+    let mut origin = Background::start(&test_dir, &origin);
     origin.line();
     let mut replica = Background::start(
-        &ground,
+        &test_dir,
         &["replica", "unix:prices.sock", "copy", "prices", "--format", "json"],
     );
     replica.line();
-    let _journal = Background::start(&ground, &["journal", "shop", "prices", "prices.journal"]);
-    let (monitor, port) = monitor(&ground, OsStr::new("shop"));
+    let _journal = Background::start(&test_dir, &["journal", "shop", "prices", "prices.journal"]);
+    let (monitor, port) = monitor(&test_dir, OsStr::new("shop"));
     let all = until(port, |all| {
         let has = |name: &str| all.samples.keys().any(|(n, _)| n == name);
         has("hold_origin_replica_lag_bytes") && all.sum("hold_journal_file_bytes") > 0.0
@@ -344,7 +344,7 @@ fn every_structure_has_its_metrics() {
         assert!(page.contains(&format!("<h2>{title}</h2>")), "no {title} in {page}");
     }
     assert!(!page.contains("requests/s") && !page.contains(".reports"));
-    let copy = self::monitor(&ground, OsStr::new("copy"));
+    let copy = self::monitor(&test_dir, OsStr::new("copy"));
     // Its last report may be of before it was ready.
     let all = until(copy.1, |all| all.sum("hold_replica_ready") == 1.0);
     assert_eq!(all.value("hold_replica_connected", &[("map", "prices")]), 1.0);
@@ -355,7 +355,7 @@ fn every_structure_has_its_metrics() {
 
 #[test]
 fn odd_names_are_only_names() {
-    let ground = Ground::new();
+    let test_dir = TestDir::new();
     let names = [
         "\"quoted\"",
         "line\nline",
@@ -370,7 +370,7 @@ fn odd_names_are_only_names() {
         "&amp;",
     ];
     let hold = OsStr::from_bytes(b"odd \xff\"<b>\n.hold");
-    let path = ground.path("").join(hold);
+    let path = test_dir.path("").join(hold);
     let shop = commonhold::Hold::open_or_create(&path).expect("a hold");
     for name in names {
         shop.maps()
@@ -387,12 +387,12 @@ fn odd_names_are_only_names() {
             let name = format!("{subcommand} {name}");
             let args = [&[subcommand, "create"][..], more, &["--"]].concat();
             let args: Vec<_> = args.into_iter().map(OsStr::new).collect();
-            ground.ok(&[&args[..], &[path.as_os_str(), OsStr::new(&name)]].concat());
+            test_dir.ok(&[&args[..], &[path.as_os_str(), OsStr::new(&name)]].concat());
         }
     }
     let place = OsStr::from_bytes(b"si\xffte \"<i>\n");
-    site(&ground, place);
-    let mut command = ground.command(&[OsStr::new("serve"), place]);
+    site(&test_dir, place);
+    let mut command = test_dir.command(&[OsStr::new("serve"), place]);
     let more = [
         "--listen",
         "unix:files.sock",
@@ -429,13 +429,13 @@ fn odd_names_are_only_names() {
 
 #[test]
 fn a_unix_socket_is_asked_by_curl() {
-    let ground = Ground::new();
-    ground.map("shop", "prices").set("apple", "3").unwrap();
+    let test_dir = TestDir::new();
+    test_dir.map("shop", "prices").set("apple", "3").unwrap();
     let words = ["monitor", "shop", "--listen", "unix:page.sock", "--format", "json"];
-    let mut monitor = Background::start(&ground, &words);
+    let mut monitor = Background::start(&test_dir, &words);
     monitor.line();
     let mut stream =
-        std::os::unix::net::UnixStream::connect(ground.path("page.sock")).expect("it listens");
+        std::os::unix::net::UnixStream::connect(test_dir.path("page.sock")).expect("it listens");
     stream
         .write_all(b"GET /metrics HTTP/1.1\r\nHost: any.name\r\nConnection: close\r\n\r\n")
         .expect("it reads");
@@ -448,15 +448,15 @@ fn a_unix_socket_is_asked_by_curl() {
     );
     monitor.signal(Signal::TERM);
     assert_eq!(monitor.end().code, 0);
-    assert!(!ground.path("page.sock").exists());
+    assert!(!test_dir.path("page.sock").exists());
 }
 
 #[test]
 fn a_browser_shows_numbers_that_change() {
     let Some(program) = browser::program() else { return };
-    let ground = Ground::new();
-    site(&ground, OsStr::new("site"));
-    let served = serve(&ground, OsStr::new("site"));
+    let test_dir = TestDir::new();
+    site(&test_dir, OsStr::new("site"));
+    let served = serve(&test_dir, OsStr::new("site"));
     let (files, admin) = (served.port, served.admin);
     // The first state is of before these requests: that they are shown is the script's doing.
     let middle = between::between(admin, move || {
@@ -467,14 +467,39 @@ fn a_browser_shows_numbers_that_change() {
         let tile = document.split("id=\"requests\"").nth(1).expect("a tile").split("</div>").next();
         tile.expect("its end").to_owned()
     };
-    let profile = ground.path("browser");
+    let profile = test_dir.path("browser");
     let url = format!("http://127.0.0.1:{middle}/_hold/");
     let document = browser::document(program, &profile, &url);
-    assert!(shown(&document).contains("1,234 in all"), "{document}");
+    assert!(shown(&document).contains("1,234 total"), "{document}");
     assert!(document.contains("class=\"live\">live</p>"), "{document}");
     assert!(document.contains("<path class=\"line one\" d=\"M"), "{document}");
     // Without a script the page shows its initial state, and is reloaded.
     let document = get(admin, "/_hold/");
-    assert!(shown(&document).contains("1,234 in all"), "{document}");
+    assert!(shown(&document).contains("1,234 total"), "{document}");
     assert!(document.contains("<noscript><meta http-equiv=\"refresh\""), "{document}");
+}
+
+#[test]
+fn replicas_of_whole_holds_are_shown() {
+    let test_dir = TestDir::new();
+    test_dir.ok(&["set", "shop", "apples", "name", "a"]);
+    test_dir.ok(&["set", "shop", "pears", "name", "p"]);
+    test_dir.ok(&["set", "copy", "pears", "name", "of the copy's own"]);
+    let mut origin = Background::start(
+        &test_dir,
+        &["origin", "shop", "--listen", "unix:shop.sock", "--format", "json"],
+    );
+    origin.line();
+    let replica = ["replica", "unix:shop.sock", "copy", "--format", "json"];
+    let mut replica = Background::start(&test_dir, &replica);
+    replica.line();
+    let (_monitor, port) = monitor(&test_dir, OsStr::new("copy"));
+    let all = until(port, |all| all.sum("hold_whole_replica_maps") == 2.0);
+    for (state, count) in [("followed", 1.0), ("skipped", 1.0), ("dropped", 0.0)] {
+        assert_eq!(all.value("hold_whole_replica_maps", &[("state", state)]), count, "{state}");
+    }
+    assert_eq!(all.value("hold_whole_replica_connected", &[]), 1.0);
+    let page = get(port, "/_hold/");
+    assert!(page.contains("<h2>Replicas of whole holds</h2>"), "{page}");
+    assert!(page.contains("unix:shop.sock") && page.contains("pears"), "{page}");
 }

@@ -84,9 +84,14 @@ fn the_demo_shows_itself_in_plain_lines() {
     let out = text(&run(&["demo", "--seconds", "2"]).stdout);
     // The summary is wrapped, so a line may end within one of these phrases.
     let flowing = out.split_whitespace().collect::<Vec<_>>().join(" ");
-    for wanted in
-        ["is stopped", "is killed", "continues where it stopped", "median", "Summary:", "(0 wrong)"]
-    {
+    for wanted in [
+        "is suspended",
+        "is killed",
+        "continues where it was suspended",
+        "median",
+        "Summary:",
+        "(0 wrong)",
+    ] {
         assert!(flowing.contains(wanted), "no '{wanted}' in:\n{out}");
     }
     assert!(!out.contains('\x1b'), "escape sequences in plain lines:\n{out}");
@@ -221,7 +226,7 @@ fn crashtest_kills_and_finds_nothing_wrong() {
     for counted in ["processes", "rounds", "changes", "checks"] {
         assert!(found[counted].as_u64().unwrap() > 0, "{counted}: {found:#}");
     }
-    let blows = ["kills", "stops"].map(|blow| found[blow].as_u64().unwrap());
+    let blows = ["kills", "suspensions"].map(|blow| found[blow].as_u64().unwrap());
     assert!(blows.iter().sum::<u64>() > 0, "{found:#}");
 }
 
@@ -232,7 +237,7 @@ fn crashtest_survives_calls_that_fail() {
     assert_eq!(found["passed"], true, "{found:#}");
     let count = |what: &str| found[what].as_u64().unwrap();
     assert!(count("failures") > 0 && count("changes") > 0, "{found:#}");
-    let faults = ["without_descriptors", "without_room", "long_stops"].map(count);
+    let faults = ["without_descriptors", "without_room", "long_suspensions"].map(count);
     assert!(faults.iter().sum::<u64>() > 0, "{found:#}");
 }
 

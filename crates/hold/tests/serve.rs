@@ -17,7 +17,7 @@ mod visitor;
 mod workers;
 
 use crate::support::background::Background;
-use crate::support::{Ground, PROGRAM};
+use crate::support::{PROGRAM, TestDir};
 use commonhold::Hold;
 use commonhold_io::reports::reports;
 use rustix::process::{Pid, Signal, kill_process};
@@ -33,14 +33,14 @@ fn files() -> Vec<(String, Vec<u8>)> {
     (0..40).map(|number| (format!("{number}.txt"), contents(number))).collect()
 }
 
-/// Ground with a directory `public`.
-fn site() -> Ground {
-    let ground = Ground::new();
-    fs::create_dir(ground.path("public")).expect("a directory");
+/// A test directory with a directory `public`.
+fn site() -> TestDir {
+    let test_dir = TestDir::new();
+    fs::create_dir(test_dir.path("public")).expect("a directory");
     for (name, contents) in files() {
-        ground.file(&format!("public/{name}"), contents);
+        test_dir.file(&format!("public/{name}"), contents);
     }
-    ground
+    test_dir
 }
 
 /// A server that serves.
@@ -52,15 +52,15 @@ struct Serving {
 impl Serving {
     /// Serves `place` on a port that the system chooses, once it does.
     #[track_caller]
-    fn start(ground: &Ground, place: &str, options: &[&str]) -> Serving {
-        Serving::start_of(Path::new(PROGRAM), ground, place, options)
+    fn start(test_dir: &TestDir, place: &str, options: &[&str]) -> Serving {
+        Serving::start_of(Path::new(PROGRAM), test_dir, place, options)
     }
 
     /// The same of another file with the program.
     #[track_caller]
-    fn start_of(program: &Path, ground: &Ground, place: &str, options: &[&str]) -> Serving {
+    fn start_of(program: &Path, test_dir: &TestDir, place: &str, options: &[&str]) -> Serving {
         let fixed = ["serve", place, "--listen", "tcp:0", "--format", "json"];
-        let mut command = ground.command_of(program, &[&fixed[..], options].concat());
+        let mut command = test_dir.command_of(program, &[&fixed[..], options].concat());
         command.stdin(Stdio::piped());
         Serving::of(Background::run(command))
     }
@@ -125,9 +125,9 @@ fn until(what: &str, mut condition: impl FnMut() -> bool) {
 }
 
 /// The count of all living workers under a name.
-fn counted(ground: &Ground, hold: &str, name: &str) -> u64 {
+fn counted(test_dir: &TestDir, hold: &str, name: &str) -> u64 {
     let hold =
-        Hold::options().directory(ground.path("")).open(hold).expect("the hold of the server");
+        Hold::options().directory(test_dir.path("")).open(hold).expect("the hold of the server");
     let reports = reports(&hold).expect("reports");
     let living = reports
         .iter()

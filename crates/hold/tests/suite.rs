@@ -10,8 +10,10 @@ mod english;
 
 #[cfg(feature = "lab")]
 mod bench_files;
+mod bulk;
 mod channels;
 mod command;
+mod deployment;
 mod files;
 #[cfg(feature = "lab")]
 mod help;

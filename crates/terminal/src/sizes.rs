@@ -32,7 +32,7 @@ fn parsed(text: &str) -> Result<Duration, String> {
         return Ok(Duration::ZERO);
     }
     humantime::parse_duration(text)
-        .map_err(|e| format!("{e}; durations look like 250ms, 90s, 5m, 1h 30m, 7d"))
+        .map_err(|e| format!("{e}; durations look like 250ms, 90s, 5m, 1h30m, 7d"))
 }
 
 /// A size for people.

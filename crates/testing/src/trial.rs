@@ -10,9 +10,9 @@
 //! earlier run, `COMMONHOLD_FAULT_CASE` runs one, as its failure names it.
 
 use crate::alone::cast;
-use crate::support::ground::Ground;
 use crate::support::process::{Board, End, until};
-use crate::support::{Dice, cases, long};
+use crate::support::test_dir::TestDir;
+use crate::support::{Dice, cases};
 use commonhold::steps::{self, arm_fault_of};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,7 +37,7 @@ pub struct Scenario {
 
 /// One run of a scenario.
 pub struct Trial {
-    ground: Ground,
+    test_dir: TestDir,
     table: Table,
     /// The fault; `None` in a rehearsal.
     fault: Option<String>,
@@ -48,11 +48,11 @@ pub struct Trial {
 impl Trial {
     fn new(table: Table, fault: Option<String>) -> Trial {
         let met = Box::leak(Box::new(AtomicU64::new(0)));
-        Trial { ground: Ground::memory(), table, fault, met }
+        Trial { test_dir: TestDir::memory(), table, fault, met }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
-        self.ground.path(name)
+        self.test_dir.path(name)
     }
 
     /// From now on the fault occurs.
@@ -170,23 +170,6 @@ fn all_cases(table: Table, scenario: Scenario, dice: &mut Dice) -> Vec<Case> {
     cases
 }
 
-/// A number of each fault's cases, or all.
-fn drawn(table: Table, cases: Vec<Case>, of_each: usize, dice: &mut Dice) -> Vec<Case> {
-    if long() {
-        return cases;
-    }
-    let mut chosen = Vec::new();
-    for (name, _) in table {
-        let start = format!("{name}:");
-        let mut of_this: Vec<_> = cases.iter().filter(|c| c.fault.starts_with(&start)).collect();
-        for _ in 0..of_each.min(of_this.len()) {
-            let at = dice.below(of_this.len() as u64) as usize;
-            chosen.push(of_this.swap_remove(at).clone());
-        }
-    }
-    chosen
-}
-
 /// Makes every fault of these areas happen in these scenarios.
 #[track_caller]
 pub fn fail(
@@ -209,7 +192,7 @@ pub fn fail(
     let names = table.iter().map(|(name, _)| *name).filter(of_these);
     let missed: Vec<_> = names.filter(|name| !passed(name)).collect();
     assert_eq!(missed, [""; 0], "no scenario passes these");
-    let cases = drawn(table, all, of_each, &mut dice);
+    let cases = cases::drawn(table, all, |case| &case.fault, of_each, &mut dice);
     cases::run_all_together(&cases, AT_A_TIME, Case::name, Case::run);
 }
 

@@ -1,12 +1,10 @@
-//! Request maps: the state of each connection. Each map is one file that implements [`Requests`].
+//! Request maps: the state of each connection. Each map implements [`Requests`].
 
-mod hashbrown;
+mod hashed;
 mod slab;
-mod std;
 
-pub use hashbrown::Hashbrown;
+pub use hashed::{Hashbrown, Std};
 pub use slab::Slab;
-pub use std::Std;
 
 use commonhold_io::sockets::SocketId;
 

@@ -41,7 +41,7 @@ pub fn drop_others(hold: &Hold, eviction: EvictionKind, cache_bytes: u64) -> Res
     let is_other =
         |name: &str| is_one(name) && name.strip_suffix(BYTES_SUFFIX).unwrap_or(name) != own;
     // Before the check for other processes: a map that one makes after it is not in this list.
-    let mut others: Vec<_> = hold.maps().list()?.into_iter().map(|map| map.name).collect();
+    let mut others: Vec<_> = hold.maps().list_all()?.into_iter().map(|map| map.name).collect();
     others.retain(|name| is_other(name));
     if is_alone(hold)? {
         for name in others {
@@ -75,7 +75,7 @@ mod tests {
         }
         drop_others(&hold, EvictionKind::Mutex, 7).unwrap();
         let mut left: Vec<_> =
-            hold.maps().list().unwrap().into_iter().map(|map| map.name).collect();
+            hold.maps().list_all().unwrap().into_iter().map(|map| map.name).collect();
         left.sort_unstable();
         let mut wanted = kept.to_vec();
         wanted.sort_unstable();

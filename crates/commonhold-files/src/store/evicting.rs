@@ -1,6 +1,6 @@
 //! [`Evicting`]: a map of a hold in cache mode, as a store. The map evicts by visited bits that all
-//! processes set (`crates/commonhold/src/map/cache.rs`), and counts its bytes, so no eviction is
-//! joined to it here.
+//! processes set (`crates/commonhold/src/map/engine/cache.rs`), and counts its bytes, so no
+//! eviction is joined to it here.
 
 use super::bounded::bytes_of;
 use super::cache::{SharedMap, shared_map};

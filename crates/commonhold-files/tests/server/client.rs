@@ -13,7 +13,7 @@ pub struct Client {
     pub stream: TcpStream,
     address: SocketAddr,
     /// Received bytes that were not processed.
-    heard: Vec<u8>,
+    received: Vec<u8>,
     /// The other side has reported that not all of it is there.
     is_reset: bool,
 }
@@ -81,7 +81,7 @@ impl Client {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
-        Client { stream, address, heard: Vec::new(), is_reset: false }
+        Client { stream, address, received: Vec::new(), is_reset: false }
     }
 
     #[track_caller]
@@ -110,10 +110,10 @@ impl Client {
 
     /// More bytes; none at the end of the stream.
     #[track_caller]
-    fn hear(&mut self, at_most: usize) -> usize {
-        let before = self.heard.len();
-        self.heard.resize(before + at_most, 0);
-        let read = self.stream.read(&mut self.heard[before..]);
+    fn receive(&mut self, at_most: usize) -> usize {
+        let before = self.received.len();
+        self.received.resize(before + at_most, 0);
+        let read = self.stream.read(&mut self.received[before..]);
         let len = match read {
             Ok(len) => len,
             Err(error) if is_end(&error) => {
@@ -122,34 +122,34 @@ impl Client {
             }
             Err(error) => panic!("it says nothing: {error}"),
         };
-        self.heard.truncate(before + len);
+        self.received.truncate(before + len);
         len
     }
 
     /// Takes this many bytes; fewer if the stream ends before.
     #[track_caller]
     pub fn take(&mut self, len: usize) -> Vec<u8> {
-        while self.heard.len() < len {
-            let missing = len - self.heard.len();
-            if self.hear(missing.clamp(4096, 1 << 20)) == 0 {
+        while self.received.len() < len {
+            let missing = len - self.received.len();
+            if self.receive(missing.clamp(4096, 1 << 20)) == 0 {
                 break;
             }
         }
-        let rest = self.heard.split_off(len.min(self.heard.len()));
-        std::mem::replace(&mut self.heard, rest)
+        let rest = self.received.split_off(len.min(self.received.len()));
+        std::mem::replace(&mut self.received, rest)
     }
 
     /// Puts back what was taken.
     pub fn put_back(&mut self, mut taken: Vec<u8>) {
-        taken.append(&mut self.heard);
-        self.heard = taken;
+        taken.append(&mut self.received);
+        self.received = taken;
     }
 
     /// Everything up to the end of the stream, which has to come.
     #[track_caller]
     pub fn rest(&mut self) -> Vec<u8> {
-        while self.hear(64 << 10) > 0 {}
-        std::mem::take(&mut self.heard)
+        while self.receive(64 << 10) > 0 {}
+        std::mem::take(&mut self.received)
     }
 
     /// Everything up to the end of the stream, which has to come as a reset.
@@ -164,10 +164,10 @@ impl Client {
     #[track_caller]
     pub fn head(&mut self) -> Option<Answer> {
         loop {
-            let end = self.heard.windows(4).position(|four| four == b"\r\n\r\n");
+            let end = self.received.windows(4).position(|four| four == b"\r\n\r\n");
             if let Some(end) = end {
-                let rest = self.heard.split_off(end + 4);
-                let mut head = std::mem::replace(&mut self.heard, rest);
+                let rest = self.received.split_off(end + 4);
+                let mut head = std::mem::replace(&mut self.received, rest);
                 head.truncate(end);
                 let head = String::from_utf8(head).expect("text");
                 let status = head.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3));
@@ -175,8 +175,8 @@ impl Client {
                 let status = status.unwrap_or_else(|| panic!("no status: {head:?}"));
                 return Some(Answer { status, head, body: Vec::new() });
             }
-            if self.hear(4096) == 0 {
-                assert!(self.heard.is_empty(), "half a head: {:?}", self.heard);
+            if self.receive(4096) == 0 {
+                assert!(self.received.is_empty(), "half a head: {:?}", self.received);
                 return None;
             }
         }
@@ -211,7 +211,7 @@ impl Client {
     #[track_caller]
     pub fn get_after_change(&mut self, target: &str) -> Answer {
         let is_said = self.try_say(request("GET", target, "").as_bytes());
-        if !is_said || (self.hear(4096) == 0 && self.is_reset) {
+        if !is_said || (self.receive(4096) == 0 && self.is_reset) {
             *self = Client::to(self.address);
             self.say(request("GET", target, ""));
         }

@@ -5,7 +5,7 @@ use super::site::{database, put};
 use super::{Choices, Naming, Served};
 use commonhold_files::source::Symlinks;
 use commonhold_files::{LayoutKind, ServerOptions};
-use commonhold_testing::support::ground::Ground;
+use commonhold_testing::support::test_dir::TestDir;
 use nix::sys::stat::{Mode, SFlag, makedev, mknod};
 use nix::unistd::mkfifo;
 use std::fs::{self, File};
@@ -19,39 +19,39 @@ const SECRET: &[u8] = b"nobody is to see this";
 
 /// A directory next to a secret, and ways from one to the other.
 struct Temptation {
-    ground: Ground,
+    test_dir: TestDir,
 }
 
 impl Temptation {
     fn new() -> Temptation {
-        let ground = Ground::memory();
-        let (root, secret) = (ground.path("root"), ground.path("secret.txt"));
+        let test_dir = TestDir::memory();
+        let (root, secret) = (test_dir.path("root"), test_dir.path("secret.txt"));
         fs::write(&secret, SECRET).unwrap();
-        fs::create_dir(ground.path("beside")).unwrap();
-        fs::write(ground.path("beside/secret.txt"), SECRET).unwrap();
+        fs::create_dir(test_dir.path("sibling")).unwrap();
+        fs::write(test_dir.path("sibling/secret.txt"), SECRET).unwrap();
         put(&root, b"fine.txt", b"fine", 0);
         put(&root, b"sub/fine.txt", b"fine below", 0);
         symlink("../secret.txt", root.join("relative")).unwrap();
         symlink(&secret, root.join("absolute")).unwrap();
-        symlink("../beside", root.join("directory")).unwrap();
+        symlink("../sibling", root.join("directory")).unwrap();
         symlink("relative", root.join("twice")).unwrap();
         symlink("..", root.join("sub/up")).unwrap();
         symlink("../..", root.join("sub/up-and-out")).unwrap();
         symlink("/proc/self/root", root.join("magic")).unwrap();
         symlink("loop", root.join("loop")).unwrap();
         symlink("sub/fine.txt", root.join("inside")).unwrap();
-        Temptation { ground }
+        Temptation { test_dir }
     }
 
     fn root(&self) -> PathBuf {
-        self.ground.path("root")
+        self.test_dir.path("root")
     }
 
     fn served(&self, choices: Choices, change: impl FnOnce(&mut ServerOptions)) -> Served {
         let place = match choices.is_database() {
             false => self.root(),
             true => {
-                let place = self.ground.path("it.db");
+                let place = self.test_dir.path("it.db");
                 database(&self.root(), LayoutKind::Tree, &place);
                 place
             }
@@ -61,7 +61,7 @@ impl Temptation {
 }
 
 /// Targets of HTTP that mean the secret, or would for a careless server.
-fn targets(ground: &Ground) -> Vec<String> {
+fn targets(test_dir: &TestDir) -> Vec<String> {
     let ups = [
         "..",
         "%2e%2e",
@@ -87,7 +87,7 @@ fn targets(ground: &Ground) -> Vec<String> {
             targets.push(format!("{up}{slash}secret.txt"));
         }
     }
-    let absolute = ground.path("secret.txt").display().to_string();
+    let absolute = test_dir.path("secret.txt").display().to_string();
     for way in ["relative", "absolute", "directory/secret.txt", "twice", "sub/up/relative"] {
         targets.push(format!("/{way}"));
     }
@@ -110,7 +110,7 @@ fn no_path_leads_out() {
         let temptation = Temptation::new();
         let served = temptation.served(choices, |_| ());
         let contains = |bytes: &[u8]| bytes.windows(SECRET.len()).any(|part| part == SECRET);
-        for target in targets(&temptation.ground) {
+        for target in targets(&temptation.test_dir) {
             let mut client = Client::to(served.address);
             let answer = client.get(&target);
             assert!(!contains(&answer.body), "{target}");

@@ -6,7 +6,7 @@ use super::{Choices, KEPT, Naming, Served};
 use commonhold::Hold;
 use commonhold_files::LayoutKind;
 use commonhold_files::store::{CacheKind, EvictionKind};
-use commonhold_testing::support::ground::Ground;
+use commonhold_testing::support::test_dir::TestDir;
 use std::collections::HashMap;
 use std::fs;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ const SETTLED: Duration = Duration::from_millis(150);
 
 /// A directory whose files change.
 struct Changing {
-    ground: Ground,
+    test_dir: TestDir,
     is_database: bool,
     /// Entity tags, each with the one body that it is of.
     tags: HashMap<String, Vec<u8>>,
@@ -28,14 +28,14 @@ struct Changing {
 
 impl Changing {
     fn new(is_database: bool) -> Changing {
-        let changing = Changing { ground: Ground::memory(), is_database, tags: HashMap::new() };
+        let changing = Changing { test_dir: TestDir::memory(), is_database, tags: HashMap::new() };
         // A file is there at any time.
         changing.put("other", 0);
         changing
     }
 
     fn place(&self) -> PathBuf {
-        self.ground.path(if self.is_database { "it.db" } else { "root" })
+        self.test_dir.path(if self.is_database { "it.db" } else { "root" })
     }
 
     /// All versions have the same length, and some the same time.
@@ -44,28 +44,28 @@ impl Changing {
     }
 
     fn put(&self, name: &str, version: u32) {
-        let root = self.ground.path("root");
+        let root = self.test_dir.path("root");
         put(&root, name.as_bytes(), &Changing::contents(version), 0);
         self.changed();
     }
 
     /// Another file takes the place of the old one.
     fn replace(&self, name: &str, version: u32) {
-        let root = self.ground.path("root");
-        put(&self.ground.path("new"), name.as_bytes(), &Changing::contents(version), 0);
-        fs::rename(self.ground.path("new").join(name), root.join(name)).unwrap();
+        let root = self.test_dir.path("root");
+        put(&self.test_dir.path("new"), name.as_bytes(), &Changing::contents(version), 0);
+        fs::rename(self.test_dir.path("new").join(name), root.join(name)).unwrap();
         self.changed();
     }
 
     fn remove(&self, name: &str) {
-        fs::remove_file(self.ground.path("root").join(name)).unwrap();
+        fs::remove_file(self.test_dir.path("root").join(name)).unwrap();
         self.changed();
     }
 
     fn changed(&self) {
         if self.is_database {
-            let place = self.ground.path("it.db");
-            database(&self.ground.path("root"), LayoutKind::Tree, &place);
+            let place = self.test_dir.path("it.db");
+            database(&self.test_dir.path("root"), LayoutKind::Tree, &place);
         }
     }
 
@@ -177,10 +177,10 @@ fn servers_that_share_a_cache_see_every_change() {
             let choices = Choices { eviction, ..*both.iter().find(|c| of_holds(c)).unwrap() };
             let _naming = Naming::new((choices, fresh));
             let mut changing = Changing::new(choices.is_database());
-            let path = changing.ground.path("shared.hold");
+            let path = changing.test_dir.path("shared.hold");
             drop(Hold::create(&path).unwrap());
             let server = || {
-                Served::with(choices, &changing.place(), Ground::memory(), |options| {
+                Served::with(choices, &changing.place(), TestDir::memory(), |options| {
                     (options.fresh, options.hold) = (fresh, Some(Hold::open(&path).unwrap()));
                 })
             };
@@ -196,7 +196,7 @@ fn servers_that_share_a_cache_see_every_change() {
 /// Puts a file of this version into a directory that takes the place of the served one, in one way
 /// after the other.
 fn replace_directory(changing: &Changing, version: u32) {
-    let path = |name| changing.ground.path(name);
+    let path = |name| changing.test_dir.path(name);
     let (root, new, newer) = (path("root"), path("new"), path("newer"));
     let build = |place: &Path| put(place, b"it", &Changing::contents(version), 0);
     match version % 4 {
@@ -246,7 +246,7 @@ fn another_directory_in_the_place_is_noticed() {
                     assert_eq!(client.get("/other").status, 404);
                 }
             }
-            fs::remove_file(changing.ground.path("root")).unwrap();
+            fs::remove_file(changing.test_dir.path("root")).unwrap();
             sleep(fresh);
             // Nothing is there for the moment: the server keeps the old directory.
             all_see(&mut changing, &mut clients, Some(3));
@@ -263,7 +263,7 @@ fn a_coded_file_that_goes_leaves_the_plain_one() {
             let choices = Choices { cache, ..choices };
             let _naming = Naming::new(choices);
             let changing = Changing::new(false);
-            let root = changing.ground.path("root");
+            let root = changing.test_dir.path("root");
             put(&root, b"it", b"plain", 0);
             put(&root, b"it.br", b"coded", 0);
             let served = Served::new(choices, &root, |options| {

@@ -6,7 +6,7 @@ use super::{Choices, Naming, Served};
 use commonhold_files::LayoutKind;
 use commonhold_files::store::{CacheKind, EvictionKind};
 use commonhold_testing::alone::alone;
-use commonhold_testing::support::ground::Ground;
+use commonhold_testing::support::test_dir::TestDir;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -90,16 +90,16 @@ fn is_sparse(served: &Served, len: u64) {
 
 #[test]
 fn a_file_of_a_gibibyte() {
-    let (ground, len) = (Ground::memory(), 1 << 30);
-    fs::create_dir(ground.path("root")).unwrap();
-    make_sparse(&ground.path("root/sparse.bin"), len);
+    let (test_dir, len) = (TestDir::memory(), 1 << 30);
+    fs::create_dir(test_dir.path("root")).unwrap();
+    make_sparse(&test_dir.path("root/sparse.bin"), len);
     // So large a file is never kept: the caches do not differ.
     let kept = (CacheKind::Hold, EvictionKind::Lockfree);
     let is_one =
         |choices: &Choices| !choices.is_database() && (choices.cache, choices.eviction) == kept;
     for choices in Choices::all().filter(is_one) {
         let _naming = Naming::new(choices);
-        let served = Served::new(choices, &ground.path("root"), |_| ());
+        let served = Served::new(choices, &test_dir.path("root"), |_| ());
         is_sparse(&served, len);
         served.finish();
     }
@@ -109,13 +109,13 @@ fn a_file_of_a_gibibyte() {
 /// number: 64 MiB are 256.
 #[test]
 fn a_large_file_of_a_database() {
-    let (ground, len) = (Ground::memory(), 64 << 20);
-    fs::create_dir(ground.path("root")).unwrap();
-    make_sparse(&ground.path("root/sparse.bin"), len);
-    database(&ground.path("root"), LayoutKind::Tree, &ground.path("it.db"));
+    let (test_dir, len) = (TestDir::memory(), 64 << 20);
+    fs::create_dir(test_dir.path("root")).unwrap();
+    make_sparse(&test_dir.path("root/sparse.bin"), len);
+    database(&test_dir.path("root"), LayoutKind::Tree, &test_dir.path("it.db"));
     for choices in Choices::some().into_iter().filter(|choices| choices.is_database()) {
         let _naming = Naming::new(choices);
-        let served = Served::new(choices, &ground.path("it.db"), |_| ());
+        let served = Served::new(choices, &test_dir.path("it.db"), |_| ());
         is_sparse(&served, len);
         served.finish();
     }
@@ -178,7 +178,7 @@ fn a_file_replaced_meanwhile_is_sent_to_the_end() {
 
 /// A server of a large file, which changes.
 struct Changed {
-    ground: Ground,
+    test_dir: TestDir,
     served: Served,
     before: Vec<u8>,
     _naming: Naming,
@@ -186,14 +186,14 @@ struct Changed {
 
 impl Changed {
     fn new(choices: Choices) -> Changed {
-        let (naming, ground) = (Naming::new(choices), Ground::memory());
+        let (naming, test_dir) = (Naming::new(choices), TestDir::memory());
         let before = bytes(b"it.bin", BEFORE);
-        fs::create_dir(ground.path("root")).unwrap();
-        fs::write(ground.path("root/it.bin"), &before).unwrap();
-        import(&ground);
-        let place = ground.path(if choices.is_database() { "it.db" } else { "root" });
+        fs::create_dir(test_dir.path("root")).unwrap();
+        fs::write(test_dir.path("root/it.bin"), &before).unwrap();
+        import(&test_dir);
+        let place = test_dir.path(if choices.is_database() { "it.db" } else { "root" });
         let served = Served::new(choices, &place, |options| options.fresh = Duration::ZERO);
-        Changed { ground, served, before, _naming: naming }
+        Changed { test_dir, served, before, _naming: naming }
     }
 
     /// Clients, and while their answers are in flight the file is changed to `after`, then its
@@ -208,8 +208,8 @@ impl Changed {
             assert_eq!(client.head().expect("an answer").len(), BEFORE);
         }
         let begun: Vec<_> = clients.iter_mut().map(|client| client.take(10_000)).collect();
-        change(&self.ground.path("root/it.bin"), &self.ground.path("root"));
-        import(&self.ground);
+        change(&self.test_dir.path("root/it.bin"), &self.test_dir.path("root"));
+        import(&self.test_dir);
         // A client that asks now gets the present contents.
         for _ in 0..20 {
             let answer = get(self.served.address, "/it.bin");
@@ -220,6 +220,6 @@ impl Changed {
     }
 }
 
-fn import(ground: &Ground) {
-    database(&ground.path("root"), LayoutKind::Tree, &ground.path("it.db"));
+fn import(test_dir: &TestDir) {
+    database(&test_dir.path("root"), LayoutKind::Tree, &test_dir.path("it.db"));
 }

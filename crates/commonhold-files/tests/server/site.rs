@@ -4,7 +4,7 @@ use super::KEPT;
 use commonhold_files::LayoutKind;
 use commonhold_files::source::{Directory, Symlinks, import};
 use commonhold_testing::support::Dice;
-use commonhold_testing::support::ground::Ground;
+use commonhold_testing::support::test_dir::TestDir;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
@@ -59,13 +59,13 @@ pub fn bytes(name: &[u8], len: usize) -> Vec<u8> {
 
 /// See the module.
 pub struct Site {
-    ground: Ground,
+    test_dir: TestDir,
 }
 
 impl Site {
     /// A directory, Zotero's storage, and a database of each.
     pub fn new() -> Site {
-        let site = Site { ground: Ground::memory() };
+        let site = Site { test_dir: TestDir::memory() };
         let root = site.root();
         for (name, len) in FILES {
             put(&root, name, &bytes(name, len), 0);
@@ -73,7 +73,7 @@ impl Site {
         for (name, len, younger) in COMPRESSED {
             put(&root, name, &bytes(name, len), younger);
         }
-        let storage = site.ground.path("storage");
+        let storage = site.test_dir.path("storage");
         put(&storage, b"ABCD1234/paper.pdf", &bytes(b"ABCD1234", 3000), 0);
         put(&storage, b"ABCD1234/notes.txt", b"not this", 0);
         put(&storage, b"00000000/b.pdf", b"nor this", 0);
@@ -85,21 +85,21 @@ impl Site {
     }
 
     fn import(&self, from: &Path, layout: LayoutKind, to: &str) {
-        database(from, layout, &self.ground.path(to));
+        database(from, layout, &self.test_dir.path(to));
     }
 
     pub fn root(&self) -> PathBuf {
-        self.ground.path("root")
+        self.test_dir.path("root")
     }
 
     /// The place to serve, of these files.
     pub fn place(&self, is_database: bool) -> PathBuf {
-        self.ground.path(if is_database { "files.db" } else { "root" })
+        self.test_dir.path(if is_database { "files.db" } else { "root" })
     }
 
     /// The place to serve, of Zotero's.
     pub fn storage(&self, is_database: bool) -> PathBuf {
-        self.ground.path(if is_database { "storage.db" } else { "storage" })
+        self.test_dir.path(if is_database { "storage.db" } else { "storage" })
     }
 }
 

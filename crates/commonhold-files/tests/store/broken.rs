@@ -3,8 +3,8 @@
 use super::shared::open;
 use super::{Kinds, value, version};
 use commonhold::{Hold, steps};
-use commonhold_testing::support::ground::Ground;
 use commonhold_testing::support::process::{Child, End};
+use commonhold_testing::support::test_dir::TestDir;
 use nix::sys::signal::Signal;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -14,8 +14,8 @@ const LIMIT: u64 = 256 << 10;
 const ENTRY: u64 = 4096;
 
 /// Puts, looks and removes until every event of a store has happened.
-fn scribble(kinds: Kinds, ground: &Ground) {
-    let store = open(kinds, ground, LIMIT);
+fn scribble(kinds: Kinds, test_dir: &TestDir) {
+    let store = open(kinds, test_dir, LIMIT);
     for turn in 0..600 {
         let key = turn * 7 % 200;
         store.put(key, value(key, turn, 500 + turn as usize % 1500));
@@ -29,8 +29,8 @@ fn scribble(kinds: Kinds, ground: &Ground) {
 fn killed_at_every_step_of_a_change() {
     let mut killed = BTreeSet::new();
     for kinds in Kinds::shared() {
-        let ground = Ground::memory();
-        let store = open(kinds, &ground, LIMIT);
+        let test_dir = TestDir::memory();
+        let store = open(kinds, &test_dir, LIMIT);
         let of_a_change = |step: &&&str| {
             let changes = ["write.", "retire.", "record.", "cell.", "inline.", "cache."];
             changes.iter().any(|change| step.starts_with(change))
@@ -40,7 +40,7 @@ fn killed_at_every_step_of_a_change() {
             let when = format!("{kinds:?}, killed at {step}");
             let mut victim = Child::run(when.clone(), || {
                 steps::arm(&format!("{step}:kill:{}", 20 + number % 50)).unwrap();
-                scribble(kinds, &ground);
+                scribble(kinds, &test_dir);
             });
             match victim.wait() {
                 End::By(Signal::SIGKILL) => {
@@ -59,7 +59,7 @@ fn killed_at_every_step_of_a_change() {
             assert!(store.stat().bytes <= LIMIT + ENTRY, "{when}: {:?}", store.stat());
         }
         assert!(kills > 8, "{kinds:?}: {kills}");
-        let hold = Hold::open(ground.path("it.hold")).unwrap();
+        let hold = Hold::open(test_dir.path("it.hold")).unwrap();
         hold.sweep().unwrap();
         assert!(hold.check().unwrap().ok, "{kinds:?}");
         // The surplus that killed processes have left is at most one entry each.
@@ -69,7 +69,7 @@ fn killed_at_every_step_of_a_change() {
         assert!(stat.bytes <= kills * ENTRY, "{kinds:?}: {stat:?}");
         drop(store);
         // A process that is alone counts again.
-        assert_eq!(open(kinds, &ground, LIMIT).stat().bytes, 0, "{kinds:?}");
+        assert_eq!(open(kinds, &test_dir, LIMIT).stat().bytes, 0, "{kinds:?}");
     }
     assert!(killed.len() > 12, "{killed:?}");
 }
@@ -78,11 +78,11 @@ fn killed_at_every_step_of_a_change() {
 fn nobody_waits_for_a_process_that_is_stopped_while_it_puts() {
     for kinds in Kinds::shared() {
         for step in ["write.locked", "write.committed"] {
-            let ground = Ground::memory();
-            let store = open(kinds, &ground, LIMIT);
+            let test_dir = TestDir::memory();
+            let store = open(kinds, &test_dir, LIMIT);
             (0..50).for_each(|key| store.put(key, value(key, 1, 1000)));
             let mut victim = Child::run(format!("{kinds:?}, stopped at {step}"), || {
-                let store = open(kinds, &ground, LIMIT);
+                let store = open(kinds, &test_dir, LIMIT);
                 steps::arm(&format!("{step}:stop")).unwrap();
                 store.put(7, value(7, 2, 1000));
             });

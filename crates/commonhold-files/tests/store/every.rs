@@ -5,8 +5,8 @@ use commonhold_files::store::{
     CacheKind, ENTRY_BYTES, EvictionKind, Store, WithStore, choose_store,
 };
 use commonhold_testing::support::Dice;
-use commonhold_testing::support::ground::Ground;
 use commonhold_testing::support::process::until;
+use commonhold_testing::support::test_dir::TestDir;
 use std::sync::Arc;
 use std::thread;
 
@@ -25,8 +25,8 @@ macro_rules! every_store {
                 }
             }
             for kinds in Kinds::all() {
-                let ground = Ground::memory();
-                let hold = hold(&ground);
+                let test_dir = TestDir::memory();
+                let hold = hold(&test_dir);
                 kinds.choose($limit, &hold, Case(kinds));
                 assert!(hold.check().unwrap().ok, "{kinds:?}");
             }
@@ -44,14 +44,14 @@ every_store! {
         let kept = |value: &[u8]| kinds.keeps().then(|| value.to_vec());
         for value in [&b"one"[..], b"another", b"", &[7; 100_000], b"last"] {
             store.put(b"a", value.to_vec());
-            store.put(b"b", b"beside".to_vec());
+            store.put(b"b", b"second".to_vec());
             assert_eq!(get(b"a"), kept(value), "{kinds:?}");
         }
         store.put(b"", b"of the empty key".to_vec());
         assert_eq!(get(b""), kept(b"of the empty key"), "{kinds:?}");
         store.remove(b"a");
         store.remove(b"never there");
-        assert_eq!((get(b"a"), get(b"b")), (None, kept(b"beside")), "{kinds:?}");
+        assert_eq!((get(b"a"), get(b"b")), (None, kept(b"second")), "{kinds:?}");
         store.put(b"a", b"again".to_vec());
         assert_eq!(get(b"a"), kept(b"again"), "{kinds:?}");
         for key in [&b"a"[..], b"b", b""] {

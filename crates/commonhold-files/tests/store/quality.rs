@@ -9,7 +9,7 @@ mod figure;
 use super::trace::{self, Trace};
 use super::{Kinds, hold};
 use commonhold_files::store::{CacheKind, ENTRY_BYTES, EvictionKind, Store, WithStore};
-use commonhold_testing::support::ground::Ground;
+use commonhold_testing::support::test_dir::TestDir;
 use std::sync::Arc;
 
 const SEED: u64 = 5;
@@ -56,8 +56,8 @@ fn bytes_for(share: f64) -> u64 {
 }
 
 fn serve(kinds: Kinds, trace: Trace, limit_bytes: u64) -> Served {
-    let ground = Ground::memory();
-    let hold = hold(&ground);
+    let test_dir = TestDir::memory();
+    let hold = hold(&test_dir);
     kinds.choose(limit_bytes, &hold, Serve(trace))
 }
 

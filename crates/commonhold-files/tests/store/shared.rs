@@ -6,8 +6,8 @@ use commonhold::map::MapOptions;
 use commonhold::queue::QueueOptions;
 use commonhold::{ErrorKind, Hold};
 use commonhold_files::store::{CacheKind, EvictionKind, Store, StoreStat, WithStore, choose_store};
-use commonhold_testing::support::ground::Ground;
 use commonhold_testing::support::process::Child;
+use commonhold_testing::support::test_dir::TestDir;
 use std::sync::Arc;
 
 const LIMIT: u64 = 1 << 20;
@@ -48,20 +48,20 @@ impl WithStore for AsAny {
 }
 
 /// A store of the hold at `it.hold`, through a handle of its own.
-pub fn open(kinds: Kinds, ground: &Ground, limit: u64) -> Arc<dyn AnyStore> {
-    let hold = Hold::open_or_create(ground.path("it.hold")).unwrap();
+pub fn open(kinds: Kinds, test_dir: &TestDir, limit: u64) -> Arc<dyn AnyStore> {
+    let hold = Hold::open_or_create(test_dir.path("it.hold")).unwrap();
     kinds.choose(limit, &hold, AsAny)
 }
 
 #[test]
 fn entries_of_one_process_are_there_in_the_others() {
     for kinds in Kinds::shared() {
-        let ground = Ground::memory();
-        let here = open(kinds, &ground, LIMIT);
+        let test_dir = TestDir::memory();
+        let here = open(kinds, &test_dir, LIMIT);
         here.put(1, value(1, 1, 1000));
         here.put(2, value(2, 1, 1000));
         Child::run(format!("{kinds:?}"), || {
-            let there = open(kinds, &ground, LIMIT);
+            let there = open(kinds, &test_dir, LIMIT);
             assert_eq!(version(1, &there.look(1).unwrap()), 1);
             there.put(1, value(1, 2, 2000));
             there.put(3, value(3, 1, 3000));
@@ -75,7 +75,7 @@ fn entries_of_one_process_are_there_in_the_others() {
         assert_eq!((stat.entries, stat.hits, stat.misses), (2, 2, 1), "{kinds:?}");
         drop(here);
         // Warm after a restart, and the bytes are right.
-        let again = open(kinds, &ground, LIMIT);
+        let again = open(kinds, &test_dir, LIMIT);
         assert_eq!(again.look(3), Some(value(3, 1, 3000)), "{kinds:?}");
         assert_eq!((again.stat().entries, again.stat().bytes), (2, stat.bytes), "{kinds:?}");
         [1, 3].iter().for_each(|key| again.remove(*key));
@@ -86,8 +86,8 @@ fn entries_of_one_process_are_there_in_the_others() {
 #[test]
 fn two_fill_it_together_and_neither_exceeds_the_limit() {
     for kinds in Kinds::shared() {
-        let ground = Ground::memory();
-        let stores = [(); 2].map(|()| open(kinds, &ground, LIMIT));
+        let test_dir = TestDir::memory();
+        let stores = [(); 2].map(|()| open(kinds, &test_dir, LIMIT));
         for key in 0..2000 {
             let store = &stores[key as usize % 2];
             store.put(key, value(key, 1, 2000));
@@ -105,13 +105,13 @@ fn two_fill_it_together_and_neither_exceeds_the_limit() {
 #[test]
 fn entries_that_nobody_here_knows_make_room_too() {
     let kinds = Kinds { cache: CacheKind::Hold, eviction: EvictionKind::Mutex };
-    let ground = Ground::memory();
+    let test_dir = TestDir::memory();
     Child::run("a process that fills it", || {
-        let there = open(kinds, &ground, LIMIT);
+        let there = open(kinds, &test_dir, LIMIT);
         (0..1000).for_each(|key| there.put(key, value(key, 1, 2000)));
     })
     .finish();
-    let here = open(kinds, &ground, LIMIT);
+    let here = open(kinds, &test_dir, LIMIT);
     let before = here.stat().entries;
     assert!(before > LIMIT / 3000, "{before}");
     for key in 5000..5100 {
@@ -127,9 +127,9 @@ fn entries_that_nobody_here_knows_make_room_too() {
 #[test]
 fn a_full_hold_loses_nothing_but_the_entry() {
     for kinds in Kinds::shared() {
-        let ground = Ground::memory();
-        Hold::options().max_bytes(4 << 20).create(ground.path("it.hold")).unwrap();
-        let store = open(kinds, &ground, 64 << 20);
+        let test_dir = TestDir::memory();
+        Hold::options().max_bytes(4 << 20).create(test_dir.path("it.hold")).unwrap();
+        let store = open(kinds, &test_dir, 64 << 20);
         let mut kept = Vec::new();
         for key in 0..2000 {
             store.put(key, value(key, 1, 10_000));
@@ -146,7 +146,7 @@ fn a_full_hold_loses_nothing_but_the_entry() {
         // The value that should have been replaced is no longer returned.
         store.put(kept[0], value(kept[0], 2, 3 << 20));
         assert_eq!(store.look(kept[0]), None, "{kinds:?}");
-        let hold = Hold::open(ground.path("it.hold")).unwrap();
+        let hold = Hold::open(test_dir.path("it.hold")).unwrap();
         assert!(hold.check().unwrap().ok);
     }
 }
@@ -154,9 +154,9 @@ fn a_full_hold_loses_nothing_but_the_entry() {
 #[test]
 fn a_map_that_evicts_counts_what_is_in_it() {
     let kinds = Kinds { cache: CacheKind::Hold, eviction: EvictionKind::Lockfree };
-    let ground = Ground::memory();
-    let store = open(kinds, &ground, LIMIT);
-    let map = Hold::open(ground.path("it.hold")).unwrap().maps().open(FILES).unwrap();
+    let test_dir = TestDir::memory();
+    let store = open(kinds, &test_dir, LIMIT);
+    let map = Hold::open(test_dir.path("it.hold")).unwrap().maps().open(FILES).unwrap();
     for key in 0..2000 {
         store.put(key, value(key, 1, 100 + key as usize));
         store.put(key / 2, value(key / 2, 2, 50));
@@ -170,10 +170,10 @@ fn a_map_that_evicts_counts_what_is_in_it() {
 
 #[test]
 fn other_options_begin_with_an_empty_cache() {
-    let ground = Ground::memory();
+    let test_dir = TestDir::memory();
     for limit in [LIMIT, 2 * LIMIT] {
         for kinds in Kinds::shared().chain(Kinds::shared()) {
-            let store = open(kinds, &ground, limit);
+            let store = open(kinds, &test_dir, limit);
             store.put(1, value(1, 1, 100));
             assert_eq!(store.look(1), Some(value(1, 1, 100)), "{kinds:?}");
             assert_eq!(store.stat().entries, 1);
@@ -183,8 +183,8 @@ fn other_options_begin_with_an_empty_cache() {
 
 #[test]
 fn a_name_of_another_kind_is_an_error() {
-    let ground = Ground::memory();
-    let hold = super::hold(&ground);
+    let test_dir = TestDir::memory();
+    let hold = super::hold(&test_dir);
     hold.queues().open_or_create(FILES, QueueOptions::new(16, 16)).unwrap();
     for kinds in Kinds::shared() {
         let made = choose_store(kinds.cache, kinds.eviction, LIMIT, Some(&hold), FILES, AsAny);
@@ -196,10 +196,10 @@ fn a_name_of_another_kind_is_an_error() {
 #[test]
 fn a_map_that_is_dropped_under_it_is_an_empty_one() {
     for kinds in Kinds::shared() {
-        let ground = Ground::memory();
-        let store = open(kinds, &ground, LIMIT);
+        let test_dir = TestDir::memory();
+        let store = open(kinds, &test_dir, LIMIT);
         store.put(1, value(1, 1, 100));
-        Hold::open(ground.path("it.hold")).unwrap().maps().drop(FILES).unwrap();
+        Hold::open(test_dir.path("it.hold")).unwrap().maps().drop(FILES).unwrap();
         store.put(2, value(2, 1, 100));
         store.remove(1);
         assert_eq!((store.look(1), store.look(2)), (None, None), "{kinds:?}");

@@ -52,7 +52,8 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     );
     if report.left_out > 0 {
         let others = things(report.left_out.into(), "other structure", "other structures");
-        text += &format!("; {others} (queues, channels, logs) not copied");
+        text +=
+            &format!("; {others} (queues, channels, logs, maps without contents yet) not copied");
     }
     output.report(&json, &text)?;
     Ok(ExitCode::SUCCESS)

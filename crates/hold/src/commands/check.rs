@@ -15,12 +15,14 @@ pub const EXAMPLES: &str = "\
 Examples:
   hold check shop
   hold check ./shop.hold --format json
-  hold check shop -q || hold backup shop shop.backup
+  hold check shop -q && hold backup shop shop.backup
 
 Writers wait during the check. Readers do not wait.
 
-Exit codes: 0 = the hold is undamaged; 1 = it is damaged (the problems are listed); 2, 3 see 'hold
-help'";
+Exit codes:
+  0     the hold is undamaged
+  1     it is damaged (the problems are listed)
+  2, 3  error (see 'hold help')";
 
 /// Options of `hold check`.
 #[derive(clap::Args, Debug)]
@@ -58,7 +60,7 @@ pub fn text(report: &CheckReport) -> String {
     let mut lines = vec![format!("{what}; problems:")];
     lines.extend(report.problems.iter().map(|p| format!("  - {p}")));
     lines.push(
-        "what to do: save what is readable with 'hold dump'; 'hold repair' cleans up after killed \
+        "to do: save readable pairs with 'hold dump'; 'hold repair' cleans up after killed \
          processes; see 'hold repair --help' for --salvage"
             .to_owned(),
     );

@@ -1,11 +1,17 @@
-//! `hold del`: deletes keys.
+//! `hold del`: deletes keys, which the arguments or standard input name, or which have a prefix.
 
 use crate::commands::shared::answer;
+use crate::commands::shared::confirmation::is_confirmed;
+use crate::commands::shared::message_source::MessageSource;
+use crate::formats::frames::Framing;
 use crate::target::{Directory, Hex, MapName};
-use commonhold_terminal::failure::Result;
+use commonhold::map::Map;
+use commonhold_terminal::failure::{Result, complain};
 use commonhold_terminal::output::Output;
+use commonhold_terminal::text::shown;
 use serde_json::json;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
 /// Examples of `hold del`.
@@ -13,11 +19,19 @@ pub const EXAMPLES: &str = "\
 Examples:
   hold del shop prices apple
   hold del shop prices apple pear plum
+  hold del shop prices < keys.txt               # one key per line
   hold del --if 3 shop prices apple             # only if the value is 3
-  hold drop shop prices                         # the whole map
+  hold del --prefix app shop prices             # all keys that begin with 'app'; asks first
+  hold clear shop prices                        # all pairs
+  hold drop shop prices                         # the map itself
 
-Exit codes: 0 = all keys are deleted; 1 = some were absent, or --if was false; 2, 3 see 'hold
-help'";
+Exit codes:
+  0     all keys were deleted
+  1     some were absent, the --if condition was false, or the answer was no
+  2, 3  error (see 'hold help')";
+
+/// The most bytes of a key from standard input; no map takes longer ones.
+const MOST: usize = 1 << 30;
 
 /// Options of `hold del`.
 #[derive(clap::Args, Debug)]
@@ -25,36 +39,105 @@ pub struct Args {
     #[command(flatten)]
     name: MapName,
 
-    /// The keys
-    #[arg(value_name = "KEY", required = true, allow_negative_numbers = true)]
+    /// The keys; if there are none, they are read from standard input, one per line
+    #[arg(value_name = "KEY", allow_negative_numbers = true)]
     keys: Vec<OsString>,
+
+    /// Delete all keys that begin with PREFIX; the command reads all keys
+    #[arg(long, short, value_name = "PREFIX", allow_negative_numbers = true)]
+    #[arg(conflicts_with_all = ["keys", "frames"])]
+    prefix: Option<OsString>,
 
     /// Delete only if the key's current value is VALUE
     #[arg(long = "if", value_name = "VALUE", allow_negative_numbers = true)]
     if_value: Option<OsString>,
 
+    /// With --prefix: do not ask for confirmation
+    #[arg(long, short, requires = "prefix")]
+    yes: bool,
+
+    #[command(flatten)]
+    framing: Framing,
+
     #[command(flatten)]
     hex: Hex,
+}
+
+/// Deletes keys, and counts what became of them.
+struct Deletion<'a> {
+    map: &'a Map,
+    expected: Option<Vec<u8>>,
+    deleted: u64,
+    kept: u64,
+    absent: u64,
+}
+
+impl Deletion<'_> {
+    fn delete(&mut self, key: &[u8]) -> Result<()> {
+        let gone = match &self.expected {
+            Some(expected) => self.map.compare_exchange(key, Some(expected), None)?,
+            None => self.map.delete(key)?,
+        };
+        let count = match gone {
+            true => &mut self.deleted,
+            false if self.expected.is_some() && self.map.contains(key)? => &mut self.kept,
+            false => &mut self.absent,
+        };
+        *count += 1;
+        Ok(())
+    }
+
+    fn delete_prefix(&mut self, prefix: &[u8]) -> Result<()> {
+        for pair in self.map.iter() {
+            let (key, _) = pair?;
+            if key.starts_with(prefix) {
+                self.delete(&key)?;
+            }
+        }
+        // A key that another process deletes meanwhile was not asked for by name.
+        self.absent = 0;
+        Ok(())
+    }
 }
 
 /// Deletes the keys.
 pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
     let output = output.text_or_json("del")?;
     let expected = args.if_value.as_ref().map(|value| args.hex.bytes(value)).transpose()?;
-    let keys = args.keys.iter().map(|key| args.hex.bytes(key)).collect::<Result<Vec<_>>>()?;
+    let prefix = args.prefix.as_ref().map(|prefix| args.hex.bytes(prefix)).transpose()?;
+    // All of them are checked before the first one is deleted.
+    args.keys.iter().try_for_each(|key| args.hex.bytes(key).map(drop))?;
     let map = directory.map_to_write(&args.name)?;
-    let (mut deleted, mut kept) = (0, 0);
-    for key in &keys {
-        let gone = match &expected {
-            Some(expected) => map.compare_exchange(key, Some(expected), None)?,
-            None => map.delete(key)?,
-        };
-        deleted += usize::from(gone);
-        kept += usize::from(!gone && expected.is_some() && map.contains(key)?);
+    let mut deletion = Deletion { map: &map, expected, deleted: 0, kept: 0, absent: 0 };
+    match prefix {
+        Some(prefix) => {
+            let what = format!(
+                "all keys of map {} that begin with '{}'",
+                args.name.shown(),
+                shown(&prefix)
+            );
+            if !(args.yes || is_confirmed(&what)?) {
+                complain("no key was deleted");
+                return Ok(answer(false));
+            }
+            deletion.delete_prefix(&prefix)?;
+        }
+        None => {
+            let source = MessageSource {
+                arguments: &args.keys,
+                framing: args.framing,
+                most: MOST,
+                what: "key",
+                done: "deleted",
+            };
+            source.each(&output, |key| {
+                deletion.delete(&args.hex.bytes(OsStr::from_bytes(key))?).map(|()| true)
+            })?;
+        }
     }
+    let Deletion { deleted, kept, absent, .. } = deletion;
     if output.is_json() {
-        let absent = keys.len() - deleted - kept;
         output.json_line(&json!({ "deleted": deleted, "kept": kept, "absent": absent }))?;
     }
-    Ok(answer(deleted == keys.len()))
+    Ok(answer(kept + absent == 0))
 }

@@ -1,15 +1,13 @@
 //! `hold drop`: deletes a map or another structure, or a whole hold, after asking on a terminal.
-//!
-//! Invariant: nothing is deleted without a confirmation, at the terminal or by an option.
 
 use crate::commands::shared::answer;
+use crate::commands::shared::confirmation::is_confirmed;
 use crate::commands::shared::structure_kind::{kind_of, nothing_called};
 use crate::target::Directory;
 use commonhold::hold::StructureKind;
-use commonhold_terminal::failure::{Failure, Result, complain};
+use commonhold_terminal::failure::{Result, complain};
 use commonhold_terminal::output::Output;
 use serde_json::json;
-use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -20,7 +18,10 @@ Examples:
   hold drop shop --yes                          # the whole hold, without asking
   hold drop shop --force                        # even while other processes have it open
 
-Exit codes: 0 = deleted; 1 = nothing to delete, or the answer was no; 2, 3 see 'hold help'";
+Exit codes:
+  0     deleted
+  1     nothing to delete, or the answer was no
+  2, 3  error (see 'hold help')";
 
 /// Options of `hold drop`.
 #[derive(clap::Args, Debug)]
@@ -33,12 +34,12 @@ pub struct Args {
     #[arg(value_name = "NAME")]
     name: Option<String>,
 
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
 
-    /// Do not ask, and delete the hold even if other processes have it open; they continue to use
-    /// the deleted file
+    /// Do not ask for confirmation, and delete the hold even if other processes have it open; they
+    /// continue to use the deleted file
     #[arg(long)]
     force: bool,
 }
@@ -62,7 +63,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
         _ => format!("hold {}", path.display()),
     };
     if !(args.yes || args.force || is_confirmed(&what)?) {
-        return report(&output, false, &format!("{what} is kept"));
+        return report(&output, false, &format!("{what} was not deleted"));
     }
     let open = || directory.open_to_write(&args.hold);
     let dropped = match (&args.name, kind) {
@@ -82,20 +83,4 @@ fn report(output: &Output, dropped: bool, otherwise: &str) -> Result<ExitCode> {
         (false, false) => complain(otherwise),
     }
     Ok(answer(dropped))
-}
-
-fn is_confirmed(what: &str) -> Result<bool> {
-    let stdin = std::io::stdin();
-    if !stdin.is_terminal() {
-        return Err(Failure::usage(format!(
-            "{what} is not deleted without a confirmation; add --yes, or run the command on a \
-             terminal"
-        )));
-    }
-    let mut error = std::io::stderr();
-    let asked = write!(error, "Delete {what}? [y/N] ").and_then(|()| error.flush());
-    asked.map_err(|e| Failure::failed(format!("standard error: {e}")))?;
-    let mut reply = String::new();
-    stdin.read_line(&mut reply).map_err(|e| Failure::failed(format!("standard input: {e}")))?;
-    Ok(matches!(reply.trim().to_lowercase().as_str(), "y" | "yes"))
 }

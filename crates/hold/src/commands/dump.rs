@@ -54,7 +54,7 @@ pub struct Args {
     #[arg(long)]
     header: bool,
 
-    /// In CSV, write bytes that are not UTF-8 unchanged
+    /// In CSV, write non-UTF-8 bytes unchanged
     #[arg(long)]
     raw: bool,
 

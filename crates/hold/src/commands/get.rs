@@ -11,11 +11,13 @@ use commonhold::map::{Map, Uid};
 use commonhold_terminal::bytes;
 use commonhold_terminal::failure::{Failure, Result};
 use commonhold_terminal::output::{Format, Output, Sink, is_terminal};
+use commonhold_terminal::sizes;
 use commonhold_terminal::text::shown;
 use serde_json::json;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Examples of `hold get`.
 pub const EXAMPLES: &str = "\
@@ -27,9 +29,13 @@ Examples:
   hold get --number shop counts visits          # a counter, in decimal
   hold get --list shop lists fruit              # a list, one value per line
   hold get --uid shop prices 17                 # by uid instead of key
+  hold get --max-age 2s shop prices apple       # of a replica, if it is recent enough
   hold get shop prices plum || echo 'no plums'
 
-Exit codes: 0 = all keys are present; 1 = some are absent (no message); 2, 3 see 'hold help'";
+Exit codes:
+  0     all keys are present
+  1     some are absent (no message)
+  2, 3  error (see 'hold help')";
 
 /// Options of `hold get`.
 #[derive(clap::Args, Debug)]
@@ -57,6 +63,10 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["number", "uid"])]
     list: bool,
 
+    /// Fail if the map is a replica whose contents are older than this
+    #[arg(long, value_name = "TIME", value_parser = sizes::wait)]
+    max_age: Option<Duration>,
+
     #[command(flatten)]
     hex: Hex,
 }
@@ -71,6 +81,9 @@ struct Found {
 /// Prints the values.
 pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
     let map = directory.map_to_read(&args.name)?;
+    if let Some(max_age) = args.max_age {
+        map.ensure_fresh(max_age)?;
+    }
     if args.list {
         return args.print_lists(&map, output);
     }

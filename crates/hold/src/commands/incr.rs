@@ -19,7 +19,8 @@ Examples:
   hold incr --text shop prices apple 1          # a number in decimal text
   hold get --number shop counts visits
 
-A counter is 8 bytes, little-endian; it wraps around at 64 bits. An absent key counts as 0.";
+A counter is an 8-byte little-endian integer and wraps around at 64 bits. An absent key counts as
+0.";
 
 /// Options of `hold incr`.
 #[derive(clap::Args, Debug)]
@@ -69,8 +70,8 @@ fn no_counter(error: &commonhold::Error, map: &Map, key: &[u8]) -> Failure {
     let text = map.get(key).ok().flatten().and_then(number);
     match (error.kind(), text) {
         (ErrorKind::Mismatch | ErrorKind::Invalid, Some(number)) => Failure::failed(format!(
-            "{error}; it is the text '{number}': add --text to count in text, or store it as a \
-             counter with 'hold set --number'"
+            "{error}; the value is the text '{number}': add --text to count in text, or store it \
+             as a counter with 'hold set --number'"
         )),
         _ => Failure::failed(error),
     }

@@ -5,6 +5,7 @@ use crate::report::{mode, others};
 use crate::target::{Directory, is_own};
 use commonhold::hold::Listed;
 use commonhold::map::MapInfo;
+use commonhold::raw::open_unready_map;
 use commonhold_terminal::failure::Result;
 use commonhold_terminal::output::Output;
 use commonhold_terminal::sizes::{count, shown};
@@ -23,12 +24,12 @@ Examples:
 
 Structures whose names begin with a dot are Commonhold's own, such as the reports of origins and
 replicas ('.reports') and the positions of replicas. This command lists them only with --all.
-Other subcommands accept their names like any others.";
+All other subcommands treat these names like any other name.";
 
 /// Options of `hold list`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The hold to list: a bare name, or a path [default: all holds]
+    /// The hold to list: a bare name, or a path [default: all holds with bare names]
     #[arg(value_name = "HOLD")]
     hold: Option<PathBuf>,
 
@@ -83,11 +84,12 @@ fn hold_json(hold: &Listed) -> Value {
 fn list_maps(hold: &Path, all: bool, directory: &Directory, output: &Output) -> Result<()> {
     let hold = directory.open_to_read(hold)?;
     let shown = |name: &str| all || !is_own(name);
-    let maps: Vec<_> = hold.maps().list()?.into_iter().filter(|map| shown(&map.name)).collect();
+    let maps: Vec<_> = hold.maps().list_all()?.into_iter().filter(|map| shown(&map.name)).collect();
     let others: Vec<_> =
         hold.structures()?.into_iter().filter(|other| shown(&other.name)).collect();
     // It was dropped after the list was made: treated as if it had not been a replica.
-    let is_replica = |map: &MapInfo| hold.maps().open(&map.name).is_ok_and(|map| map.is_replica());
+    let is_replica =
+        |map: &MapInfo| open_unready_map(&hold, &map.name).is_ok_and(|map| map.is_replica());
     if output.is_json() {
         return output.json(
             &maps

@@ -32,18 +32,22 @@ Examples:
   hold shift shop lists fruit                   # removes and prints the first value
 
 Every change rewrites the whole list, so a list should be no larger than a few kilobytes. For more
-data, use 'hold queue' or 'hold channel'. Removing the last value of a list deletes the key.
+data, use 'hold queue' or 'hold channel'. When a list becomes empty, its key is deleted.
 
-Exit codes: 0 = all values are added; 2, 3 see 'hold help'";
+Exit codes:
+  0     all values were added
+  2, 3  error (see 'hold help')";
 
 /// Examples of `hold unshift`.
 pub const UNSHIFT_EXAMPLES: &str = "\
 Examples:
   hold unshift shop lists fruit plum            # plum comes first now
-  hold unshift shop lists fruit a b             # now a, then b
+  hold unshift shop lists fruit a b             # a comes first now, then b
   hold get --list shop lists fruit
 
-Exit codes: 0 = all values are added; 2, 3 see 'hold help'";
+Exit codes:
+  0     all values were added
+  2, 3  error (see 'hold help')";
 
 /// Examples of `hold pop`.
 pub const POP_EXAMPLES: &str = "\
@@ -52,8 +56,10 @@ Examples:
   hold pop shop lists fruit --count 3           # the last value first, one per line
   hold pop shop lists fruit --format json       # {\"value\": \"pear\"}
 
-Exit codes: 0 = the list had the requested number of values; 1 = it had fewer (no message); 2, 3
-see 'hold help'";
+Exit codes:
+  0     the list had the requested number of values
+  1     it had fewer (no message)
+  2, 3  error (see 'hold help')";
 
 /// Examples of `hold shift`.
 pub const SHIFT_EXAMPLES: &str = "\
@@ -62,8 +68,10 @@ Examples:
   hold shift shop lists fruit --count 3         # the first three, one per line
   hold shift shop lists fruit --format json     # {\"value\": \"apple\"}
 
-Exit codes: 0 = the list had the requested number of values; 1 = it had fewer (no message); 2, 3
-see 'hold help'";
+Exit codes:
+  0     the list had the requested number of values
+  1     it had fewer (no message)
+  2, 3  error (see 'hold help')";
 
 /// An end of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +84,7 @@ pub enum End {
 
 /// Options of `push` and `unshift`.
 #[derive(clap::Args, Debug)]
-pub struct Adding {
+pub struct AddArgs {
     #[command(flatten)]
     name: MapName,
 
@@ -100,7 +108,7 @@ pub struct Adding {
 
 /// Options of `pop` and `shift`.
 #[derive(clap::Args, Debug)]
-pub struct Taking {
+pub struct TakeArgs {
     #[command(flatten)]
     name: MapName,
 
@@ -108,7 +116,7 @@ pub struct Taking {
     #[arg(value_name = "KEY", allow_negative_numbers = true)]
     key: OsString,
 
-    /// Number of values to remove, one after the other
+    /// Number of values to remove, one at a time
     #[arg(long, value_name = "N", default_value_t = 1)]
     count: u64,
 
@@ -124,7 +132,7 @@ pub struct Taking {
 }
 
 /// Adds values at an end. Several values in front keep the order of the arguments.
-pub fn add(args: &Adding, end: End, directory: &Directory, output: &Output) -> Result<ExitCode> {
+pub fn add(args: &AddArgs, end: End, directory: &Directory, output: &Output) -> Result<ExitCode> {
     let output = output.text_or_json("push and unshift")?;
     args.making.ensure_not_fixed()?;
     let key = args.hex.bytes(&args.key)?;
@@ -145,13 +153,14 @@ pub fn add(args: &Adding, end: End, directory: &Directory, output: &Output) -> R
     Ok(ExitCode::SUCCESS)
 }
 
-impl Adding {
+impl AddArgs {
     fn values(&self, output: &Output) -> Result<Vec<Vec<u8>>> {
         let given = MessageSource {
             arguments: &self.values,
             framing: self.framing,
             // The map reports how long a value may be.
             most: u32::MAX as usize,
+            what: "message",
             done: "read",
         };
         let mut values = Vec::new();
@@ -164,7 +173,7 @@ impl Adding {
 }
 
 /// Takes values from an end and prints them.
-pub fn take(args: &Taking, end: End, directory: &Directory, output: &Output) -> Result<ExitCode> {
+pub fn take(args: &TakeArgs, end: End, directory: &Directory, output: &Output) -> Result<ExitCode> {
     let output = output.text_or_json("pop and shift")?;
     args.framing.ensure_text(&output)?;
     let key = args.hex.bytes(&args.key)?;
@@ -185,7 +194,7 @@ pub fn take(args: &Taking, end: End, directory: &Directory, output: &Output) -> 
     Ok(answer(true))
 }
 
-impl Taking {
+impl TakeArgs {
     fn show(&self, value: &[u8], sink: &mut Sink<Stdout>, output: &Output) -> Result<()> {
         let digits = self.hex.hex.then(|| bytes::hex(value).into_bytes());
         let shown = digits.as_deref().unwrap_or(value);

@@ -41,11 +41,15 @@ selects JSON for the report.
   csv   RFC 4180; quoted fields may contain commas, quotes and newlines
   tsv   key, tab, value, with backslash escapes \\t \\n \\r \\0 \\\\ \\xHH
   json  one object per line, {\"key\": ..., \"value\": ...}; {\"base64\": ...} stands for bytes;
-        numbers, lists and other objects are stored as their JSON text
+        any other value that is not a string (a number, an array, another object) is stored as
+        its JSON text; null is an error
   nul   key NUL value NUL ...
 
-Exit codes: 0 = all pairs are stored; 1 = records were skipped; 3 = loading stopped at an invalid
-record (the records before it are stored); 2 see 'hold help'";
+Exit codes:
+  0  all pairs are stored
+  1  records were skipped
+  2  the command line is invalid
+  3  the command failed (the records before an invalid record are stored)";
 
 /// Pairs stored in one step.
 const BATCH_PAIRS: usize = 4096;
@@ -90,7 +94,7 @@ pub struct Args {
     no_escapes: bool,
 
     /// What to do with an invalid record
-    #[arg(long, value_enum, default_value_t = OnError::Stop)]
+    #[arg(long, value_enum, value_name = "ACTION", default_value_t = OnError::Stop)]
     on_error: OnError,
 
     /// Time to live of the pairs (only in a cache)
@@ -307,7 +311,7 @@ impl Loading<'_> {
         self.bar.suspend(|| match self.skipped.cmp(&MOST_TOLD) {
             std::cmp::Ordering::Less => complain(&message),
             std::cmp::Ordering::Equal => {
-                complain(&format!("{message}\nfurther errors are only counted"))
+                complain(&format!("{message}\nfurther errors are counted, but not shown"))
             }
             std::cmp::Ordering::Greater => {}
         });
@@ -318,7 +322,7 @@ impl Loading<'_> {
     fn stopped(&self, message: String) -> Failure {
         self.bar.finish_and_clear();
         let stored = things(self.stored, "pair", "pairs");
-        Failure::failed(format!("{message}\nstored before it: {stored}"))
+        Failure::failed(format!("{message}\nstored before the error: {stored}"))
     }
 }
 

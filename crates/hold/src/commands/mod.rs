@@ -1,20 +1,23 @@
 //! The subcommands: one file each, with its options, its examples and its `run`.
 //!
-//! - storing and asking: [`set`], [`get`], [`del`], [`incr`], [`keys`], [`scan`]
+//! - storing and asking: [`set`], [`get`], [`del`], [`clear`], [`incr`], [`keys`], [`scan`],
+//!   [`random`]; many operations in one process: [`batch`]
 //! - lists as values: [`list_values`], with `push`, `unshift`, `pop` and `shift`
 //! - files: [`load`], [`dump`], [`backup`], [`restore`]
 //! - messages: [`queue`], [`channel`], [`log`], with subcommands of their own
 //! - changes as they happen: [`watch`]
-//! - maps over the network: [`replication`], with `origin`, `replica`, `relay`, `verify`, `journal`
-//!   and `sync`
+//! - maps over the network: [`replication`], with `origin`, `replica`, `relay`, `verify`, `journal`,
+//!   `sync` and `wait`
 //! - files over the network: [`serve`]; a hold in the browser: [`monitor`]
 //! - the hold as a whole: [`stat`], [`check`], [`repair`], [`mod@drop`], [`list`]
 //! - around it: [`doctor`], [`completions`], [`man`]
 //! - code that several subcommands share: `shared`
 
 pub mod backup;
+pub mod batch;
 pub mod channel;
 pub mod check;
+pub mod clear;
 pub mod completions;
 pub mod del;
 pub mod doctor;
@@ -29,7 +32,9 @@ pub mod load;
 pub mod log;
 pub mod man;
 pub mod monitor;
+pub mod nats;
 pub mod queue;
+pub mod random;
 pub mod repair;
 pub mod replication;
 pub mod restore;

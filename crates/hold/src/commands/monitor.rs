@@ -18,7 +18,7 @@ Examples:
   hold monitor shop                             # http://127.0.0.1:8081/_hold/, this machine only
   hold monitor shop --listen tcp:9100
   hold monitor shop --listen unix:/run/shop-metrics.sock
-  curl -s localhost:8081/metrics                # for Prometheus: all counters in the hold
+  curl -s localhost:8081/metrics                # for Prometheus: all metrics of the hold
   curl -s localhost:8081/_hold/status.json | jq .maps
   hold serve ./public --admin tcp:8081          # the same for a file server and its hold
 
@@ -28,7 +28,9 @@ servers over the last few minutes. The monitor only reads the hold.
 Every client that can connect can read all names and statistics, so accept connections from other
 machines only on trusted networks. Clients cannot change or start anything.
 
-Exit codes: 0 = stopped by a signal; 2, 3 see 'hold help'";
+Exit codes:
+  0     stopped by a signal
+  2, 3  error (see 'hold help')";
 
 /// Options of `hold monitor`.
 #[derive(clap::Args, Debug)]

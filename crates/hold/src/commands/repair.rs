@@ -19,18 +19,23 @@ Examples:
   hold repair shop
   hold repair ./shop.hold --salvage             # after a system crash; maps only
 
-Without --salvage, the command recovers the unfinished operations of killed processes, returns
-free memory to the system and checks the hold. Other processes may use the hold while the command
-runs. This is never strictly necessary: the next process that needs an affected part recovers it.
+Without --salvage, the command completes or undoes the unfinished operations of killed
+processes, returns free memory to the system and checks the hold. Other processes may use the
+hold while the command runs. After a kill, running this command is never strictly necessary: the
+next process that needs an affected part recovers it.
 
 Use --salvage for a file hold that was open when the system crashed or lost power. No other
 process may have the hold open. For each key, the command keeps the newest record with a correct
 checksum. It reports the records that were dropped or are uncertain. Pages reach the disk in
 arbitrary order, so deleted keys may come back and new keys may be missing. Queues, channels and
-logs are not salvaged. The old file is kept. Without --force, salvaging a sound hold is an error.
-Only a backup ('hold backup') guarantees that nothing is lost.
+logs are not salvaged. The old file is kept under another name. Without --force, salvaging a sound
+hold is an error. With a journal ('hold journal'), a system crash loses no change that 'hold sync'
+or 'Map::sync' has confirmed. Without a journal, regular backups ('hold backup') limit the loss.
 
-Exit codes: 0 = no problems remain; 1 = problems remain (they are listed); 2, 3 see 'hold help'";
+Exit codes:
+  0     no problems remain
+  1     problems remain (they are listed)
+  2, 3  error (see 'hold help')";
 
 /// Options of `hold repair`.
 #[derive(clap::Args, Debug)]
@@ -89,8 +94,8 @@ fn ensure_damaged(path: &Path) -> Result<()> {
     match Hold::open(path).and_then(|hold| hold.check()) {
         Ok(report) if report.ok => Err(Failure::failed(format!(
             "{}: this hold is sound, so it was not salvaged and is unchanged; 'hold repair' \
-             without --salvage cleans up after killed processes. --force salvages it anyway: maps \
-             are rewritten, queues, channels and logs are lost",
+             without --salvage cleans up after killed processes. --force salvages it anyway, which \
+             rewrites the maps and loses the queues, channels and logs",
             path.display()
         ))),
         _ => Ok(()),
@@ -104,16 +109,16 @@ fn salvage_text(report: &SalvageReport) -> String {
             things(report.kept, "pair", "pairs"),
             things(report.maps.into(), "map", "maps")
         ),
-        format!("{} older records of the same keys left out", count(report.superseded)),
+        format!("{} older records of the same keys omitted", count(report.superseded)),
         format!("{} damaged records dropped", count(report.dropped)),
-        format!("{} pairs of the index missing", count(report.missing)),
+        format!("{} pairs missing that were in the index", count(report.missing)),
         format!("{} records uncertain", count(report.undecidable)),
     ];
     if report.cut_off > 0 {
         lines.push(format!("the file is {} shorter than it was", sizes::shown(report.cut_off)));
     }
     lines.extend(report.notes.iter().map(|note| format!("  - {note}")));
-    lines.push(format!("the old file is kept as {}", report.kept_old_as.display()));
+    lines.push(format!("the old file was kept as {}", report.kept_old_as.display()));
     lines.join("\n")
 }
 

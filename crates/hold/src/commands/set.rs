@@ -23,10 +23,13 @@ Examples:
   hold set shop photos apple < apple.jpg        # the value from standard input
   hold set --add shop locks door me || echo taken
   hold set --if 3 shop prices apple 4           # only if the value is 3
-  hold set --cache --cache-max-bytes 64M --ttl 5m shop pages /index '<html>'
+  hold set --cache --cache-max-bytes 64M --cache-ttl 5m shop pages /index '<html>'
   hold set --hex --fixed 4,8 shop ids 01000000 0a00000000000000
 
-Exit codes: 0 = stored; 1 = not stored, because the condition is false; 2, 3 see 'hold help'";
+Exit codes:
+  0     stored
+  1     not stored, because the condition is false
+  2, 3  error (see 'hold help')";
 
 /// Options of `hold set`.
 #[derive(clap::Args, Debug)]

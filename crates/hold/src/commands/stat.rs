@@ -9,6 +9,7 @@ use crate::report::{self, map, others};
 use crate::target::{Directory, StructureName, is_own};
 use commonhold::Hold;
 use commonhold::hold::StructureKind;
+use commonhold::raw::open_unready_map;
 use commonhold_terminal::failure::{Failure, Result};
 use commonhold_terminal::output::Output;
 use serde_json::json;
@@ -21,7 +22,7 @@ Examples:
   hold stat shop
   hold stat shop prices                         # a map, queue, channel or log
   hold stat shop --format json | jq .hold.memory_bytes
-  hold stat shop --all                          # Commonhold's own maps and channels, too
+  hold stat shop --all                          # also Commonhold's own structures
   hold list shop                                # only the contents of the hold
 
 For a map with an origin, the command also shows the replicas, the slowest first. For a replica,
@@ -32,7 +33,8 @@ applied yet.
 The command also shows the workers of 'hold serve', with statistics since they started. 'hold
 monitor' shows live statistics of the workers.
 
-Names that begin with a dot are Commonhold's own; they appear only with --all or by name.";
+Structures whose names begin with a dot are Commonhold's own; they are shown only with --all, or
+when they are named explicitly.";
 
 /// Options of `hold stat`.
 #[derive(clap::Args, Debug)]
@@ -75,10 +77,14 @@ fn show_one(
         Some(StructureKind::Channel) => channel::stat::show(&named, directory, output),
         Some(StructureKind::Log) => log::stat::show(&named, directory, output),
         Some(_) => {
-            let stat = hold.maps().open(name)?.stat()?;
+            let opened = open_unready_map(hold, name)?;
+            let (stat, lag) = (opened.stat()?, opened.lag()?);
             let replication = Replication::of_map(hold, name)?;
             if output.is_json() {
                 let mut json = map::json(&stat);
+                if let Some(lag) = lag {
+                    json["lag_ms"] = lag.as_millis().try_into().unwrap_or(u64::MAX).into();
+                }
                 replication.put(&mut json);
                 return output.json(&json);
             }
@@ -93,8 +99,8 @@ fn show_hold(hold: &Hold, all: bool, output: &Output) -> Result<()> {
     let stat = hold.stat()?;
     let participants = hold.participants()?;
     let mut maps = Vec::new();
-    for map in hold.maps().list()?.into_iter().filter(|map| shown(&map.name)) {
-        match hold.maps().open(&map.name).and_then(|map| map.stat()) {
+    for map in hold.maps().list_all()?.into_iter().filter(|map| shown(&map.name)) {
+        match open_unready_map(hold, &map.name).and_then(|map| map.stat()) {
             // It was dropped after the list was made.
             Err(e) if e.is_not_found() => {}
             stat => maps.push(stat?),

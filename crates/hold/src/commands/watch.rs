@@ -27,21 +27,25 @@ Examples:
   hold watch shop prices --from 53c6a9f1e08b7d24.4096
   hold watch shop prices --format json         # {\"change\":\"set\",\"key\":\"apple\",\"value\":\"4\",...}
 
-Each line has the kind of change (set, delete, expire, evict, clear), the key and the new value,
-separated by tabs. Backslash escapes stand for control characters and for bytes that are not
-UTF-8. Every change is printed once, and changes to the same key are printed in order. With --all,
-a change that is made while existing pairs are being printed may appear twice: in the existing
-pair, and as a change. 'gap' stands for a change that is larger than a quarter of the stream; read
-the map again to see its effect.
+Each line has the kind of change (set, delete, expire, evict, clear), the key and the new
+value, separated by tabs. Backslash escapes stand for control characters and for bytes that
+are not UTF-8. Each change is printed once, and changes to the same key are printed in order.
+With --all, a change that is made while existing pairs are being printed may appear twice:
+once as part of an existing pair, and once as a change. 'gap' stands for a change that is
+larger than a quarter of the stream; read the map again to see its effect.
 
 The first 'hold watch' on a map creates the map's stream, which keeps the latest changes for a
-later --from. The stream remains, and makes each change a little slower. Writers never wait for
-'hold watch'. If 'hold watch' needs a change that the stream no longer contains, it exits with
-code 3.
+later --from. The stream remains afterwards, and makes each change a little slower. Writers never
+wait for 'hold watch'. If 'hold watch' needs a change that the stream no longer contains, it exits
+with code 3.
 
-Exit codes: 0 = --count changes arrived, or without --count at least one; 1 = timed out before
-that; 130 = stopped by a signal before --count changes arrived; 2, 3 see 'hold help'. Without
---count, a signal stops the command with exit code 0.";
+Exit codes:
+  0     the requested number of changes arrived (without --count, at least one)
+  1     timed out before that
+  2, 3  error (see 'hold help')
+  130   stopped by a signal before the requested number arrived
+
+Without --count, a signal stops the command with exit code 0.";
 
 /// Options of `hold watch`.
 #[derive(clap::Args, Debug)]
@@ -57,12 +61,12 @@ pub struct Args {
     #[arg(long, value_name = "POSITION")]
     from: Option<StreamPosition>,
 
-    /// Print only changes to keys that begin with TEXT
-    #[arg(long, value_name = "TEXT")]
+    /// Print only changes to keys that begin with PREFIX
+    #[arg(long, value_name = "PREFIX")]
     prefix: Option<String>,
 
-    /// Before each change, print the position from which to resume after it; JSON always contains
-    /// the position
+    /// Before each change, print the position that --from needs to resume after that change; JSON
+    /// always contains the position
     #[arg(long)]
     positions: bool,
 
@@ -74,8 +78,10 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = sizes::wait)]
     timeout: Option<Duration>,
 
-    /// Size of the map's stream, if the map does not have one yet
-    #[arg(long, value_name = "SIZE", value_parser = sizes::bytes, default_value = "16MiB")]
+    /// Size of the map's stream; without this option, an existing stream keeps its size, and a new
+    /// one is 64M
+    #[arg(long, value_name = "SIZE", value_parser = sizes::bytes, default_value = "0")]
+    #[arg(hide_default_value = true, conflicts_with = "from")]
     stream_size: u64,
 }
 
@@ -165,7 +171,7 @@ impl Changes<'_> {
         };
         let frame = frame.map_err(|error| match error.kind() {
             ErrorKind::Lapped => Failure::failed(format!(
-                "{error}: use 'hold watch --all', perhaps on a new map with a larger --stream-size"
+                "{error}: use 'hold watch --all', perhaps with a larger --stream-size"
             )),
             _ => Failure::failed(error),
         })?;

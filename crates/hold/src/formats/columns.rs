@@ -3,6 +3,7 @@
 //! Columns are given by number (from 1) or by the name in the header line. Invariant: a row gives
 //! either exactly the two chosen fields or an error that names what it has instead.
 
+use super::Flaw;
 use commonhold_terminal::failure::{Failure, Result};
 
 /// One column.
@@ -58,7 +59,12 @@ impl Columns {
     }
 
     /// The positions of key and value, by the header line if there is one.
-    pub fn find(&self, header: &[&[u8]]) -> std::result::Result<Places, String> {
+    pub fn find(&self, header: &[&[u8]]) -> std::result::Result<Places, Flaw> {
+        // Without the columns no row can be read: this ends the reading.
+        self.places(header).map_err(|what| Flaw::Stream(std::io::Error::other(what)))
+    }
+
+    fn places(&self, header: &[&[u8]]) -> std::result::Result<Places, String> {
         let key = place(self.key.as_ref(), 0, header)?;
         let value = place(self.value.as_ref(), 1, header)?;
         let exactly = self.key.is_none() && self.value.is_none();
@@ -153,7 +159,7 @@ mod tests {
         assert!(named.has_header());
         let places = named.find(&[b"price", b"sku"]).unwrap();
         assert_eq!(places.pick(&[b"3", b"apple"]), Ok((&b"apple"[..], &b"3"[..])));
-        assert!(named.find(&[b"a", b"price"]).unwrap_err().contains("which has: a, price"));
+        assert!(named.places(&[b"a", b"price"]).unwrap_err().contains("which has: a, price"));
         assert!("0".parse::<Column>().is_err());
     }
 }

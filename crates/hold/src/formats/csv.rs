@@ -59,9 +59,7 @@ impl<R: BufRead> Reader<R> {
         if self.columns.has_header() && !self.next()? {
             self.record.clear();
         }
-        // Without the columns no row can be read: this ends the reading.
-        let places = self.columns.find(&self.row());
-        places.map_err(|what| Flaw::Stream(std::io::Error::other(what)))
+        self.columns.find(&self.row())
     }
 
     /// A quote that is closed too late swallows lines: the error says so.

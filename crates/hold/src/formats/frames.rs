@@ -17,7 +17,7 @@ const HEAD: usize = 4;
 /// How messages are read and written.
 #[derive(clap::Args, Debug, Clone, Copy, Default)]
 pub struct Framing {
-    /// Read or write frames (a 4-byte little-endian length, then the bytes) instead of lines
+    /// Use frames (a 4-byte little-endian length, then the bytes) instead of lines
     #[arg(long)]
     pub frames: bool,
 }

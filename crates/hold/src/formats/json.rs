@@ -4,6 +4,7 @@
 //! have any JSON value: numbers, lists and objects are stored as their JSON text, character by
 //! character.
 
+use super::lines::Lines;
 use super::{Flaw, Pair, ReadPairs, WritePairs};
 use commonhold_terminal::bytes::{from_base64, json};
 use serde_json::value::RawValue;
@@ -12,38 +13,20 @@ use std::io::{BufRead, Write};
 
 /// Reads pairs from JSON Lines.
 pub struct Reader<R> {
-    input: R,
+    lines: Lines<R>,
     names: [String; 2],
-    text: Vec<u8>,
-    line: u64,
 }
 
 impl<R: BufRead> Reader<R> {
     /// Reads `input`, taking the fields `names` as key and value.
     pub fn new(input: R, names: [String; 2]) -> Self {
-        Reader { input, names, text: Vec::new(), line: 0 }
-    }
-
-    /// Reads the next line that is not blank.
-    fn next(&mut self) -> std::result::Result<bool, Flaw> {
-        loop {
-            self.text.clear();
-            if self.input.read_until(b'\n', &mut self.text)? == 0 {
-                return Ok(false);
-            }
-            self.line += 1;
-            if self.line == 1 && self.text.starts_with(b"\xef\xbb\xbf") {
-                self.text.drain(..3);
-            }
-            if !self.text.trim_ascii().is_empty() {
-                return Ok(true);
-            }
-        }
+        Reader { lines: Lines::new(input), names }
     }
 
     fn parse(&self, pair: &mut Pair) -> std::result::Result<(), String> {
-        let object: HashMap<String, &RawValue> = serde_json::from_slice(self.text.trim_ascii_end())
-            .map_err(|e| self.not_an_object(&e))?;
+        let object: HashMap<String, &RawValue> =
+            serde_json::from_slice(self.lines.text().trim_ascii_end())
+                .map_err(|e| self.not_an_object(&e))?;
         let field = |name: &String| {
             let field = object.get(name).ok_or_else(|| format!("no field '{name}'"))?;
             bytes_of(field).map_err(|what| format!("field '{name}': {what}"))
@@ -56,7 +39,7 @@ impl<R: BufRead> Reader<R> {
     fn not_an_object(&self, error: &serde_json::Error) -> String {
         let text = error.to_string();
         let text = text.split(" at line ").next().unwrap_or_default();
-        let hint = match self.text.trim_ascii() {
+        let hint = match self.lines.text().trim_ascii() {
             [b'[', ..] => "; a JSON array becomes JSON Lines by: jq -c '.[]'",
             [b'{'] => "; an object must be on one line: jq -c . does that",
             _ => "",
@@ -87,15 +70,17 @@ fn bytes_of(value: &RawValue) -> std::result::Result<Vec<u8>, String> {
 
 impl<R: BufRead> ReadPairs for Reader<R> {
     fn read(&mut self, pair: &mut Pair) -> std::result::Result<bool, Flaw> {
-        if !self.next()? {
-            return Ok(false);
+        // A blank line is no record.
+        while self.lines.next()? {
+            if !self.lines.text().trim_ascii().is_empty() {
+                return self.parse(pair).map(|()| true).map_err(Flaw::Record);
+            }
         }
-        self.parse(pair).map_err(Flaw::Record)?;
-        Ok(true)
+        Ok(false)
     }
 
     fn line(&self) -> u64 {
-        self.line
+        self.lines.number()
     }
 }
 

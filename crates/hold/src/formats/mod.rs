@@ -4,6 +4,7 @@
 //! - [`csv`], [`tsv`], [`json`], [`nul`]: one format each, its reader and its writer
 //! - [`frames`]: messages one after the other, as lines or with their lengths
 //! - [`columns`]: which fields of a row are key and value
+//! - [`lines`]: the lines of JSON and TSV
 //!
 //! Invariant: the reader of a format restores exactly the bytes that its writer has written; bytes
 //! that a format cannot carry are an error that names another format.
@@ -12,6 +13,7 @@ pub mod columns;
 pub mod csv;
 pub mod frames;
 pub mod json;
+pub mod lines;
 pub mod nul;
 pub mod tsv;
 

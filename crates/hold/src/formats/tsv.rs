@@ -4,60 +4,35 @@
 //! Files from other programs may have backslashes that are not escapes; an option reads them so.
 
 use super::columns::{Columns, Places};
+use super::lines::Lines;
 use super::{Flaw, Pair, ReadPairs, WritePairs, Writing};
 use commonhold_terminal::bytes::{escape, hex, unescape};
 use std::io::{BufRead, Write};
 
 /// Reads pairs from TSV.
 pub struct Reader<R> {
-    input: R,
+    lines: Lines<R>,
     columns: Columns,
     places: Option<Places>,
     escapes: bool,
-    text: Vec<u8>,
-    line: u64,
 }
 
 impl<R: BufRead> Reader<R> {
     /// Reads `input`, with backslash escapes or without.
     pub fn new(input: R, columns: Columns, escapes: bool) -> Self {
-        Reader { input, columns, places: None, escapes, text: Vec::new(), line: 0 }
-    }
-
-    /// Reads the next line that is not empty, without its end.
-    fn next(&mut self) -> std::result::Result<bool, Flaw> {
-        loop {
-            self.text.clear();
-            if self.input.read_until(b'\n', &mut self.text)? == 0 {
-                return Ok(false);
-            }
-            self.line += 1;
-            if self.text.last() == Some(&b'\n') {
-                self.text.pop();
-            }
-            if self.text.last() == Some(&b'\r') {
-                self.text.pop();
-            }
-            if self.line == 1 && self.text.starts_with(b"\xef\xbb\xbf") {
-                self.text.drain(..3);
-            }
-            if !self.text.is_empty() {
-                return Ok(true);
-            }
-        }
+        Reader { lines: Lines::new(input), columns, places: None, escapes }
     }
 
     fn row(&self) -> Vec<&[u8]> {
-        self.text.split(|b| *b == b'\t').collect()
+        self.lines.text().split(|b| *b == b'\t').collect()
     }
 
     /// Finds the columns, by the header if there is one.
     fn find_places(&mut self) -> std::result::Result<Places, Flaw> {
         if self.columns.has_header() {
-            self.next()?;
+            self.lines.next()?;
         }
-        let places = self.columns.find(&self.row());
-        places.map_err(|what| Flaw::Stream(std::io::Error::other(what)))
+        self.columns.find(&self.row())
     }
 
     fn take(&self, field: &[u8], out: &mut Vec<u8>) -> std::result::Result<(), Flaw> {
@@ -81,7 +56,7 @@ impl<R: BufRead> ReadPairs for Reader<R> {
             None => self.find_places()?,
         };
         self.places = Some(places);
-        if !self.next()? {
+        if !self.lines.next()? {
             return Ok(false);
         }
         let row = self.row();
@@ -96,7 +71,7 @@ impl<R: BufRead> ReadPairs for Reader<R> {
     }
 
     fn line(&self) -> u64 {
-        self.line
+        self.lines.number()
     }
 }
 

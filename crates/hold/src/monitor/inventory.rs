@@ -6,6 +6,7 @@ use commonhold::hold::{HoldStat, StructureKind};
 use commonhold::log::LogStat;
 use commonhold::map::MapStat;
 use commonhold::queue::QueueStat;
+use commonhold::raw::open_unready_map;
 use commonhold::{Error, Hold, Result};
 use commonhold_io::reports::Report;
 
@@ -29,8 +30,8 @@ impl Inventory {
     /// # Errors
     /// Those of the hold itself.
     pub fn take(hold: &Hold) -> Result<Inventory> {
-        let maps = hold.maps().list()?;
-        let maps = maps.iter().map(|map| hold.maps().open(&map.name).and_then(|map| map.stat()));
+        let maps = hold.maps().list_all()?;
+        let maps = maps.iter().map(|map| open_unready_map(hold, &map.name)?.stat());
         let maps = maps.filter_map(there).collect::<Result<_>>()?;
         let mut inventory = Inventory {
             hold: hold.stat()?,

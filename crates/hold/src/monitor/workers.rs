@@ -93,7 +93,7 @@ impl Workers {
             // An invalid report is from another version.
             if let Ok(says) = serde_json::from_value::<ServerReport>(report.says.clone()) {
                 silent.retain(|id| *id != report.id);
-                new.add(&self.hear(report, says));
+                new.add(&self.add_report(report, says));
             }
         }
         for id in silent {
@@ -107,7 +107,7 @@ impl Workers {
     }
 
     /// The latencies of the answers that this report has and the previous one had not.
-    fn hear(&mut self, report: &Report, says: ServerReport) -> Buckets {
+    fn add_report(&mut self, report: &Report, says: ServerReport) -> Buckets {
         let latency = Buckets::of(&says.latency_us);
         let before = self.known.get(&report.id);
         let recent = match before {

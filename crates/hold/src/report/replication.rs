@@ -1,4 +1,4 @@
-//! The reports of origins, replicas and journals, as `hold stat` shows them.
+//! The reports of origins, replicas, journals and bridges, as `hold stat` shows them.
 //!
 //! The reports are JSON of other processes, perhaps of another version: missing or invalid parts
 //! are shown as a dash or omitted.
@@ -9,6 +9,7 @@ use commonhold_io::reports::{Report, reports};
 use commonhold_terminal::failure::Result;
 use commonhold_terminal::output::Output;
 use commonhold_terminal::sizes::{count, shown, things};
+use commonhold_terminal::text::printable;
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -16,11 +17,16 @@ use std::time::Duration;
 /// The number of replicas of one origin shown to people; JSON has all.
 const MOST_SHOWN: usize = 20;
 
-/// Origins, replicas and journals of a hold.
+/// Origins, replicas, journals and bridges of a hold.
+#[derive(Default)]
 pub struct Replication {
     origins: Vec<Value>,
     replicas: Vec<Value>,
     journals: Vec<Value>,
+    /// Bridges to NATS.
+    bridges: Vec<Value>,
+    /// Replicas of whole holds.
+    holds: Vec<Value>,
 }
 
 impl Replication {
@@ -35,24 +41,28 @@ impl Replication {
     }
 
     fn of(hold: &Hold, wanted: impl Fn(&Report) -> bool) -> Result<Replication> {
-        let mut replication =
-            Replication { origins: Vec::new(), replicas: Vec::new(), journals: Vec::new() };
+        let mut replication = Replication::default();
         for report in reports(hold)?.into_iter().filter(wanted) {
             match report.what.as_str() {
                 "origin" => replication.origins.push(origin(report)),
                 "replica" => replication.replicas.push(named(report)),
                 "journal" => replication.journals.push(named(report)),
+                "bridge" => replication.bridges.push(named(report)),
+                "hold" => replication.holds.push(named(report)),
                 _ => {}
             }
         }
         Ok(replication)
     }
 
-    /// Puts them into a JSON object, under `origins`, `replicas` and `journals`.
+    /// Puts them into a JSON object, under `origins`, `replicas`, `journals`, `bridges` and
+    /// `hold_replicas`.
     pub fn put(&self, json: &mut Value) {
         json["origins"] = json!(self.origins);
         json["replicas"] = json!(self.replicas);
         json["journals"] = json!(self.journals);
+        json["bridges"] = json!(self.bridges);
+        json["hold_replicas"] = json!(self.holds);
     }
 
     /// Shows them as tables, if there are any, each after an empty line.
@@ -60,11 +70,17 @@ impl Replication {
         for origin in &self.origins {
             output.text(&format!("\n{}", origin_text(origin)))?;
         }
+        for hold in &self.holds {
+            output.text(&format!("\n{}", hold_text(hold)))?;
+        }
         for replica in &self.replicas {
             output.text(&format!("\n{}", replica_text(replica)))?;
         }
         for journal in &self.journals {
             output.text(&format!("\n{}", journal_text(journal)))?;
+        }
+        for bridge in &self.bridges {
+            output.text(&format!("\n{}", bridge_text(bridge)))?;
         }
         Ok(())
     }
@@ -117,7 +133,7 @@ fn followers(replicas: &[Value]) -> Table {
     for (place, replica) in replicas.iter().take(MOST_SHOWN).enumerate() {
         let is_slowest = place == 0 && replicas.len() > 1 && number(replica, "lag_bytes") > 0;
         table.row([
-            word(replica, "peer").to_owned(),
+            peer(replica),
             word(replica, "state").to_owned(),
             shown(number(replica, "lag_bytes")),
             seconds(number(replica, "connected_ms")),
@@ -127,10 +143,25 @@ fn followers(replicas: &[Value]) -> Table {
     table
 }
 
+/// The other end, its name and the prefix of its keys if it has them.
+fn peer(replica: &Value) -> String {
+    let peer = match word(replica, "name") {
+        "-" | "" => word(replica, "peer").to_owned(),
+        name => format!("{name} ({})", word(replica, "peer")),
+    };
+    match replica["prefix"].as_str() {
+        Some(prefix) => format!("{peer}, prefix '{}'", printable(prefix)),
+        None => peer,
+    }
+}
+
 fn replica_text(replica: &Value) -> String {
     let mut facts = Table::of_facts();
     facts.fact("replica", word(replica, "map"));
     facts.fact("origin", word(replica, "origin"));
+    if let Some(prefix) = replica["prefix"].as_str() {
+        facts.fact("keys", format!("those that begin with '{}'", printable(prefix)));
+    }
     facts.fact("process", number(replica, "pid").to_string());
     facts.fact("state", state(replica));
     facts.fact("position", word(replica, "position"));
@@ -138,9 +169,41 @@ fn replica_text(replica: &Value) -> String {
     let (changes, bytes) = (number(replica, "changes"), number(replica, "bytes"));
     facts.fact("applied", format!("{}, {}", things(changes, "change", "changes"), shown(bytes)));
     let synchronised = times(number(replica, "synchronisations"));
-    facts.fact("whole map", format!("received {synchronised}"));
+    let (sync, wire) = (number(replica, "sync_bytes"), number(replica, "sync_wire_bytes"));
+    let packed = match wire < sync {
+        true => format!(", {} compressed to {}", shown(sync), shown(wire)),
+        false => String::new(),
+    };
+    facts.fact("whole map", format!("received {synchronised}{packed}"));
     facts.fact("connected", times(number(replica, "connections")));
     if let Some(error) = replica["last_error"].as_str() {
+        facts.fact("last error", error);
+    }
+    facts.text()
+}
+
+/// A replica of a whole hold.
+fn hold_text(hold: &Value) -> String {
+    let mut facts = Table::of_facts();
+    facts.fact("all maps of", word(hold, "origin"));
+    facts.fact("process", number(hold, "pid").to_string());
+    facts.fact(
+        "state",
+        match hold["connected"].as_bool() {
+            Some(true) => "follows",
+            _ if hold["listed"].as_bool() == Some(true) => "connection lost",
+            _ => "never connected",
+        },
+    );
+    facts.fact("maps", things(number(hold, "followed"), "map", "maps"));
+    for state in ["skipped", "dropped"] {
+        let names = hold[state].as_array().map_or(&[][..], Vec::as_slice);
+        let names: Vec<_> = names.iter().filter_map(Value::as_str).collect();
+        if !names.is_empty() {
+            facts.fact(state, names.join(", "));
+        }
+    }
+    if let Some(error) = hold["last_error"].as_str() {
         facts.fact("last error", error);
     }
     facts.text()
@@ -156,17 +219,46 @@ fn journal_text(journal: &Value) -> String {
     facts.fact("durable to", word(journal, "durable"));
     facts.fact("size", shown(number(journal, "bytes")));
     facts.fact("compacted", times(number(journal, "compactions")));
+    if let Some(archive) = journal["archive"].as_str() {
+        let kept = things(number(journal, "segments"), "segment", "segments");
+        facts.fact("history", format!("{kept} added to {archive}"));
+    }
     if let Some(error) = journal["error"].as_str() {
         facts.fact("not durable", error);
     }
     if let Some(error) = journal["rewrite_error"].as_str() {
         facts.fact("not compacted", error);
     }
+    if let Some(error) = journal["archive_error"].as_str() {
+        facts.fact("not removed", error);
+    }
+    facts.text()
+}
+
+fn bridge_text(bridge: &Value) -> String {
+    let mut facts = Table::of_facts();
+    let side = if word(bridge, "direction") == "publish" { "publisher of" } else { "mirror" };
+    facts.fact(side, word(bridge, "map"));
+    facts.fact("remote", format!("{} on {}", word(bridge, "remote"), word(bridge, "servers")));
+    facts.fact("process", number(bridge, "pid").to_string());
+    facts.fact("connected", if bridge["connected"] == true { "yes" } else { "no" });
+    facts.fact("has caught up", if bridge["ready"] == true { "yes" } else { "not yet" });
+    let (lag, time) = (number(bridge, "lag_messages"), number(bridge, "lag_ms"));
+    let time = humantime::format_duration(Duration::from_millis(time));
+    facts.fact("behind", format!("about {}, {time}", things(lag, "change", "changes")));
+    facts.fact("in flight", things(number(bridge, "in_flight"), "message", "messages"));
+    facts.fact("transferred", things(number(bridge, "messages"), "change", "changes"));
+    facts.fact("everything compared", times(number(bridge, "synchronisations")));
+    facts.fact("reconnected", times(number(bridge, "reconnects")));
+    if let Some(error) = bridge["last_error"].as_str() {
+        facts.fact("last error", error);
+    }
     facts.text()
 }
 
 fn state(replica: &Value) -> &'static str {
     match (replica["connected"].as_bool(), replica["ready"].as_bool()) {
+        _ if replica["ended"].as_bool() == Some(true) => "does not follow",
         (Some(true), Some(true)) => "follows",
         (Some(true), _) => "is receiving the map",
         (_, Some(true)) => "connection lost; the map is unchanged",
@@ -226,11 +318,30 @@ mod tests {
     }
 
     #[test]
+    fn a_bridge_shows_its_lag_and_its_last_error() {
+        let says = json!({
+            "direction": "publish", "remote": "bucket b", "servers": "nats://a", "pid": 7,
+            "connected": true, "ready": true, "lag_messages": 3, "lag_ms": 250, "in_flight": 2,
+            "messages": 1, "synchronisations": 0, "reconnects": 4, "last_error": "too slow",
+        });
+        let text = bridge_text(&named(report(says)));
+        let has = |fact: &str| assert!(text.contains(fact), "{fact}: {text}");
+        has("publisher of");
+        has("bucket b on nats://a");
+        has("about 3 changes, 250ms");
+        has("2 messages");
+        has("4 times");
+        has("too slow");
+    }
+
+    #[test]
     fn strange_reports_are_shown_as_far_as_they_go() {
         for says in [json!(null), json!([1]), json!({"replicas": 7, "listens": {}, "pid": "x"})] {
             let text = origin_text(&origin(report(says.clone())));
             assert!(text.starts_with("origin of  prices\n"), "{text}");
             assert!(replica_text(&named(report(says.clone()))).contains("never connected"));
+            assert!(hold_text(&named(report(says.clone()))).contains("never connected"));
+            assert!(bridge_text(&named(report(says.clone()))).contains("not yet"));
             assert!(journal_text(&named(report(says))).starts_with("journal of  prices\n"));
         }
         let many: Vec<_> = (0..30).map(|n| json!({ "lag_bytes": n })).collect();

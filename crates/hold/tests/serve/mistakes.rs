@@ -2,18 +2,18 @@
 
 use super::visitor::get;
 use super::{Serving, files, site, until};
-use crate::support::Ground;
+use crate::support::TestDir;
 use std::fs;
 use std::net::TcpListener;
 
 #[test]
 fn a_directory_that_cannot_be_served_is_an_error_and_leaves_nothing() {
-    let ground = site();
-    ground.file(
+    let test_dir = site();
+    test_dir.file(
         "text.db",
         "no database at all, but long enough to be read as the head of one".repeat(9),
     );
-    ground.file("empty.db", "");
+    test_dir.file("empty.db", "");
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = format!("tcp:{}", taken.local_addr().expect("an address").port());
     let failures: [(&[&str], &str); 7] = [
@@ -27,10 +27,10 @@ fn a_directory_that_cannot_be_served_is_an_error_and_leaves_nothing() {
     ];
     for (args, says) in failures {
         let listen: &[&str] = if args.contains(&"--listen") { &[] } else { &["--listen", "tcp:0"] };
-        let err = ground.fails(3, &[&["serve"], args, listen].concat());
+        let err = test_dir.fails(3, &[&["serve"], args, listen].concat());
         assert!(err.contains(says), "{args:?}: {err}");
         assert_eq!(
-            ground.leftovers(&["public", "text.db", "empty.db"]),
+            test_dir.leftovers(&["public", "text.db", "empty.db"]),
             Vec::<String>::new(),
             "{args:?}"
         );
@@ -45,7 +45,7 @@ fn a_directory_that_cannot_be_served_is_an_error_and_leaves_nothing() {
         ("--protocol", "http, simple, both"),
     ];
     for (option, valid) in choices {
-        let err = ground.fails(2, &["serve", "public", option, "best"]);
+        let err = test_dir.fails(2, &["serve", "public", option, "best"]);
         assert!(err.contains(valid) && err.contains("best"), "{err}");
     }
     for args in [
@@ -55,14 +55,14 @@ fn a_directory_that_cannot_be_served_is_an_error_and_leaves_nothing() {
         &["serve", "public", "--cache-bytes", "much"],
         &["serve", "public", "--fresh", "soon"],
     ] {
-        ground.fails(2, args);
+        test_dir.fails(2, args);
     }
 }
 
 #[track_caller]
-fn import(ground: &Ground) {
-    let said = ground.json(&["serve-import", "public", "files.db"]);
-    let bytes: u64 = fs::read_dir(ground.path("public"))
+fn import(test_dir: &TestDir) {
+    let said = test_dir.json(&["serve-import", "public", "files.db"]);
+    let bytes: u64 = fs::read_dir(test_dir.path("public"))
         .expect("a directory")
         .map(|entry| entry.and_then(|entry| entry.metadata()).expect("a file").len())
         .sum();
@@ -71,16 +71,16 @@ fn import(ground: &Ground) {
 
 #[test]
 fn a_database_is_served_and_a_new_one_is_noticed() {
-    let ground = site();
-    import(&ground);
+    let test_dir = site();
+    import(&test_dir);
     let options = ["--files", "sqlite", "--fresh", "50ms", "--workers", "2"];
-    let serving = Serving::start(&ground, "files.db", &options);
+    let serving = Serving::start(&test_dir, "files.db", &options);
     for (name, contents) in files() {
         assert!(get(serving.port, &format!("/{name}")).body == contents, "{name}");
     }
-    ground.file("public/7.txt", "changed");
-    fs::rename(ground.path("public/8.txt"), ground.path("public/moved.txt")).expect("a file");
-    import(&ground);
+    test_dir.file("public/7.txt", "changed");
+    fs::rename(test_dir.path("public/8.txt"), test_dir.path("public/moved.txt")).expect("a file");
+    import(&test_dir);
     let seen = |path: &str| get(serving.port, path).body;
     until("the change is seen", || {
         seen("/7.txt") == b"changed" && get(serving.port, "/8.txt").status == 404
@@ -92,9 +92,9 @@ fn a_database_is_served_and_a_new_one_is_noticed() {
         assert!(seen("/moved.txt") == files()[8].1);
     }
     serving.stop();
-    assert_eq!(ground.leftovers(&["public", "files.db"]), Vec::<String>::new());
+    assert_eq!(test_dir.leftovers(&["public", "files.db"]), Vec::<String>::new());
     for (args, says) in [(["absent", "x.db"], "absent"), (["public", "no/such/x.db"], "no/such")] {
-        let err = ground.fails(3, &["serve-import", args[0], args[1]]);
+        let err = test_dir.fails(3, &["serve-import", args[0], args[1]]);
         assert!(err.contains(says), "{err}");
     }
 }

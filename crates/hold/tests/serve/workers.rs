@@ -12,8 +12,8 @@ use std::{fs, io};
 #[test]
 fn a_worker_that_is_killed_is_started_again() {
     for cache in [&["--cache", "hold"][..], &["--cache", "hold", "--eviction", "mutex"]] {
-        let ground = site();
-        let serving = Serving::start(&ground, "public", &[&["--workers", "2"], cache].concat());
+        let test_dir = site();
+        let serving = Serving::start(&test_dir, "public", &[&["--workers", "2"], cache].concat());
         for round in 0..4 {
             let before = serving.workers();
             assert_eq!(before.len(), 2);
@@ -59,7 +59,7 @@ fn a_worker_that_is_killed_is_started_again() {
             }
         }
         serving.stop();
-        assert_eq!(ground.leftovers(&["public"]), Vec::<String>::new());
+        assert_eq!(test_dir.leftovers(&["public"]), Vec::<String>::new());
     }
 }
 
@@ -108,9 +108,9 @@ fn ask_on(port: u16, over: &AtomicBool, asked: &AtomicU64) -> io::Result<()> {
 #[test]
 fn workers_are_replaced_without_failed_requests() {
     for kind in ["epoll", "pool", "uring"] {
-        let ground = site();
+        let test_dir = site();
         let options = ["--workers", "2", "--loop", kind];
-        let serving = Serving::start(&ground, "public", &options);
+        let serving = Serving::start(&test_dir, "public", &options);
         let (port, over, asked) = (serving.port, AtomicBool::new(false), AtomicU64::new(0));
         thread::scope(|scope| {
             let hasty = || {
@@ -143,19 +143,19 @@ fn workers_are_replaced_without_failed_requests() {
             }
         });
         serving.stop();
-        assert_eq!(ground.leftovers(&["public"]), Vec::<String>::new());
+        assert_eq!(test_dir.leftovers(&["public"]), Vec::<String>::new());
     }
 }
 
 #[test]
 fn a_missing_program_ends_no_worker() {
-    let (installed, ground) = (Path::new(PROGRAM), site());
+    let (installed, test_dir) = (Path::new(PROGRAM), site());
     let place = tempfile::tempdir_in(installed.parent().expect("a place")).expect("a directory");
     let program = place.path().join("hold");
     // No copy: a file that was written just now cannot be run while another test forks.
     let install = || fs::hard_link(installed, &program).expect("a link");
     install();
-    let mut serving = Serving::start_of(&program, &ground, "public", &["--workers", "2"]);
+    let mut serving = Serving::start_of(&program, &test_dir, "public", &["--workers", "2"]);
     let before = serving.workers();
     fs::remove_file(&program).expect("it is there");
     kill(before[0]);
@@ -171,5 +171,5 @@ fn a_missing_program_ends_no_worker() {
     until("there is another", || serving.workers().len() == 2);
     assert!(serving.workers().contains(&before[1]));
     serving.stop();
-    assert_eq!(ground.leftovers(&["public"]), Vec::<String>::new());
+    assert_eq!(test_dir.leftovers(&["public"]), Vec::<String>::new());
 }

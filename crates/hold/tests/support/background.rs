@@ -1,6 +1,6 @@
 //! Background processes of a test: their output, and signals to them.
 
-use super::{Ground, Run};
+use super::{Run, TestDir};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,8 +15,8 @@ pub struct Background {
 }
 
 impl Background {
-    pub fn start(ground: &Ground, args: &[&str]) -> Background {
-        let mut command = ground.command(args);
+    pub fn start(test_dir: &TestDir, args: &[&str]) -> Background {
+        let mut command = test_dir.command(args);
         command.stdin(Stdio::piped());
         Background::run(command)
     }
@@ -34,9 +34,23 @@ impl Background {
         self.child.id()
     }
 
+    /// Sends a signal. After `STOP`, waits until all threads stand still: the call itself does not.
     pub fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(self.pid() as i32).expect("a process id");
         kill_process(pid, signal).expect("it lives");
+        while signal == Signal::STOP && !self.stands_still() {
+            std::thread::yield_now();
+        }
+    }
+
+    fn stands_still(&self) -> bool {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid())).expect("it lives");
+        let state = |task: std::io::Result<std::fs::DirEntry>| {
+            let stat = std::fs::read_to_string(task.ok()?.path().join("stat")).ok()?;
+            stat.rsplit_once(") ")?.1.chars().next()
+        };
+        // A thread that has ended has no state.
+        tasks.filter_map(state).all(|state| state == 'T')
     }
 
     pub fn write(&mut self, text: &[u8]) {
@@ -98,10 +112,10 @@ impl Drop for Background {
 }
 
 /// Waits until the subcommand's JSON meets a condition.
-pub fn until(ground: &Ground, args: &[&str], wanted: impl Fn(&Value) -> bool) -> Value {
+pub fn until(test_dir: &TestDir, args: &[&str], wanted: impl Fn(&Value) -> bool) -> Value {
     let end = Instant::now() + Duration::from_secs(120);
     loop {
-        let seen = ground.json(args);
+        let seen = test_dir.json(args);
         if wanted(&seen) {
             return seen;
         }
@@ -127,17 +141,17 @@ pub fn objects(out: &str) -> Vec<Value> {
     out.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
 }
 
-/// Ground with a hold `shop` that has a queue `jobs` of 8 elements of `element_bytes`.
-pub fn with_queue(element_bytes: &str, more: &[&str]) -> Ground {
-    let ground = Ground::new();
+/// A test directory with a hold `shop` that has a queue `jobs` of 8 elements of `element_bytes`.
+pub fn with_queue(element_bytes: &str, more: &[&str]) -> TestDir {
+    let test_dir = TestDir::new();
     let create = ["queue", "create", "shop", "jobs", "--elements", "8", "--element-bytes"];
-    ground.ok(&[&create[..], &[element_bytes], more].concat());
-    ground
+    test_dir.ok(&[&create[..], &[element_bytes], more].concat());
+    test_dir
 }
 
-/// Ground with a hold `shop` that has a channel `ticks` with this ring.
-pub fn with_channel(ring_bytes: &str) -> Ground {
-    let ground = Ground::new();
-    ground.ok(&["channel", "create", "shop", "ticks", "--ring-bytes", ring_bytes]);
-    ground
+/// A test directory with a hold `shop` that has a channel `ticks` with this ring.
+pub fn with_channel(ring_bytes: &str) -> TestDir {
+    let test_dir = TestDir::new();
+    test_dir.ok(&["channel", "create", "shop", "ticks", "--ring-bytes", ring_bytes]);
+    test_dir
 }

@@ -1,4 +1,4 @@
-//! Real runs of the command, each test on ground of its own.
+//! Real runs of the command, each test in a directory of its own.
 //!
 //! Invariant: bare names of a test's holds live in its own temporary directory (in memory where
 //! there is /dev/shm), which goes away with the test.
@@ -20,8 +20,8 @@ use tempfile::TempDir;
 /// The program.
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_hold");
 
-/// The ground of one test.
-pub struct Ground {
+/// The directory of one test.
+pub struct TestDir {
     directory: TempDir,
 }
 
@@ -38,9 +38,9 @@ pub struct Run {
     pub err: String,
 }
 
-impl Ground {
-    /// New ground.
-    pub fn new() -> Ground {
+impl TestDir {
+    /// A new directory.
+    pub fn new() -> TestDir {
         let memory = Path::new("/dev/shm");
         let prefix = "hold-test-";
         let mut builder = tempfile::Builder::new();
@@ -48,7 +48,7 @@ impl Ground {
             true => builder.prefix(prefix).tempdir_in(memory),
             false => builder.prefix(prefix).tempdir(),
         };
-        Ground { directory: directory.expect("a directory for the test") }
+        TestDir { directory: directory.expect("a directory for the test") }
     }
 
     /// A path on it.
@@ -68,7 +68,7 @@ impl Ground {
         std::fs::read(self.path(name)).expect("a file that the test has made")
     }
 
-    /// A command on this ground, to be run by the test itself.
+    /// A command in this directory, to be run by the test itself.
     pub fn command<S: AsRef<OsStr>>(&self, args: &[S]) -> Command {
         self.command_of(Path::new(PROGRAM), args)
     }

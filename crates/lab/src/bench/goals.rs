@@ -1,8 +1,13 @@
-//! The results of the predecessors and the goals that follow from them.
+//! The goals of the project, from the one file that has them (`goals.json`, next to this one), each
+//! with its reason.
 //!
-//! They were measured on *another* machine (2 cores of a virtual AMD EPYC, 24 GiB, Linux 6.18),
-//! so a ratio to them is a hint, not a result; `bench/` measures rivals and this project in one
-//! run. Every table that shows them must add [`NOTE`].
+//! The results of the predecessors in it were measured on *another* machine (2 cores of a virtual
+//! AMD EPYC, 24 GiB, Linux 6.18), so a ratio to them is a hint, not a result; `bench/` measures the
+//! other rivals and this project in one run, and judges them by this file, too. Every table that
+//! shows the predecessors' results must add [`NOTE`].
+
+use serde::Deserialize;
+use std::sync::LazyLock;
 
 /// The note of every table with these results.
 pub const NOTE: &str = "* SharedHashFile's, Localmemcache's, Olive's and libworld's results are \
@@ -10,78 +15,132 @@ pub const NOTE: &str = "* SharedHashFile's, Localmemcache's, Olive's and libworl
                         hint. Ratios from one run on one machine come from the project's\n  \
                         bench/ folder.";
 
-/// A predecessor's result and the goal of this project in terms of it.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// A measured number: system, workload, metric.
+pub type Place = (String, String, String);
+
+/// One goal.
+#[derive(Deserialize, Clone, Debug)]
+#[serde(deny_unknown_fields)]
 pub struct Goal {
-    /// The number, in the metric's unit.
-    pub theirs: f64,
-    /// Ours divided by theirs should be at least this, or at most, if less is better.
-    pub ratio: f64,
+    /// What is measured.
+    pub job: String,
+    /// The system that it is compared with; empty if with none.
+    pub rival: String,
+    /// The part of `bench report` that measures it.
+    pub part: Option<String>,
+    /// Our number.
+    pub ours: Option<Place>,
+    /// The rival's number in the same part.
+    pub theirs: Option<Place>,
+    /// The rival's number on another machine.
+    pub recorded: Option<f64>,
+    /// The operation whose instructions are counted instead.
+    pub instructions: Option<String>,
+    /// The program that measures it instead.
+    pub by: Option<String>,
+    /// Ours divided by theirs, or ours if there is no rival, should be at least this.
+    pub at_least: Option<f64>,
+    /// The same, at most this.
+    pub at_most: Option<f64>,
+    /// The reason for it.
+    pub why: String,
+}
+
+static ALL: LazyLock<Vec<Goal>> = LazyLock::new(|| {
+    serde_json::from_str(include_str!("goals.json")).expect("goals.json is a list of goals")
+});
+
+/// All of them.
+pub fn all() -> &'static [Goal] {
+    &ALL
+}
+
+/// The goal for one of our numbers.
+pub fn of(workload: &str, metric: &str) -> Option<&'static Goal> {
+    let ours = |place: &Place| place.1 == workload && place.2 == metric;
+    all().iter().find(|goal| goal.ours.as_ref().is_some_and(ours))
+}
+
+impl Goal {
+    /// Ours divided by theirs should be at least this, or at most, whichever it is.
+    pub fn limit(&self) -> f64 {
+        self.at_least.or(self.at_most).unwrap_or(f64::NAN)
+    }
+
+    /// Whether a ratio, or a number without a rival, is good enough.
+    pub fn is_met(&self, measured: f64) -> bool {
+        self.at_least.is_none_or(|least| measured >= least)
+            && self.at_most.is_none_or(|most| measured <= most)
+    }
+
+    fn sign(&self) -> &'static str {
+        if self.at_least.is_some() { ">=" } else { "<=" }
+    }
+
+    /// It as text.
+    pub fn text(&self) -> String {
+        let unit = if self.rival.is_empty() { "" } else { "x" };
+        format!("{} {}{unit}", self.sign(), self.limit())
+    }
 }
 
 /// SharedHashFile's operations per second in `phase` with 2 processes, 10 M keys, 4-byte keys and
 /// values. `get_many` is compared with its get.
-pub fn rate(fixed: bool, phase: &str) -> Option<Goal> {
-    let (general, fixed_length) = match phase {
-        "put" => (1.20e6, 2.14e6),
-        "upd" => (2.47e6, 4.35e6),
-        "mix" => (2.64e6, 4.56e6),
-        "get" | "get_many" => (2.61e6, 3.48e6),
-        _ => return None,
-    };
-    let ratio = match (fixed, phase) {
-        (false, "get_many") => 8.0,
-        (false, _) => 4.0,
-        (true, _) => 3.0,
-    };
-    Some(Goal { theirs: if fixed { fixed_length } else { general }, ratio })
+pub fn rate(fixed: bool, phase: &str) -> Option<&'static Goal> {
+    of(&format!("{} {phase}", map(fixed)), "ops_per_s")
 }
 
 /// SharedHashFile's bytes per pair in the same workload.
-pub fn bytes_per_pair(fixed: bool) -> Goal {
-    if fixed { Goal { theirs: 35.5, ratio: 0.5 } } else { Goal { theirs: 43.6, ratio: 0.85 } }
+pub fn bytes_per_pair(fixed: bool) -> Option<&'static Goal> {
+    of(&format!("{} put", map(fixed)), "bytes_per_pair")
 }
 
-/// The slowest put while the map grows, in nanoseconds, on a quiet core.
-pub const SLOWEST_PUT_NS: f64 = 1e6;
-/// The 99.99th percentile of puts while the map grows, in nanoseconds.
-pub const P9999_PUT_NS: f64 = 100e3;
+fn map(fixed: bool) -> &'static str {
+    if fixed { "map fixed own" } else { "map general own" }
+}
 
-/// Localmemcache's own loop, in milliseconds for 2 million turns.
-pub const LOCALMEMCACHE_MS: Goal = Goal { theirs: 655.0, ratio: 0.5 };
+/// The limit of a latency of puts while the map grows, in nanoseconds on a quiet core.
+pub fn put_latency(metric: &str) -> Option<&'static Goal> {
+    of("map general own put_latency", metric)
+}
 
-/// Gets per second compared with a private hash map measured in the same run.
-pub const PRIVATE_RATIO: f64 = 1.5;
-
-/// A channel's round trip by that of a bare cache line in the same run, at most.
-pub const PING_PONG_RATIO: f64 = 1.2;
-
-/// Olive's messages per second: 32 bytes, one consumer, as fast as possible.
-pub const OLIVE: Goal = Goal { theirs: 9.3e6, ratio: 5.0 };
-
-/// SharedHashFile's queue elements per second in each of 2 processes, in batches of 1,000,
-/// untouched.
-pub const QUEUE: Goal = Goal { theirs: 90e6, ratio: 5.0 };
-/// The same in one process alone.
-pub const QUEUE_ALONE: Goal = Goal { theirs: 132e6, ratio: 5.0 };
-
-/// libworld's sets per second without replicas, or its bytes per second with so many that only
-/// read: 16-byte keys, 64-byte data.
-pub fn replication(replicas: usize) -> Option<Goal> {
-    match replicas {
-        0 => Some(Goal { theirs: 3.25e6, ratio: 3.0 }),
-        16 => Some(Goal { theirs: 580e6, ratio: 5.0 }),
-        1024 => Some(Goal { theirs: 760e6, ratio: 5.0 }),
-        _ => None,
-    }
+/// The goal for one of our numbers as text, which is a ratio; a dash if there is none.
+pub fn text(workload: &str, metric: &str) -> String {
+    of(workload, metric).map_or("-".to_owned(), Goal::text)
 }
 
 /// A result and its goal: theirs, the ratio, the goal; dashes if there is none.
-pub fn compare(goal: Option<Goal>, ours: f64, sign: &str, text: fn(f64) -> String) -> [String; 3] {
-    match goal {
-        Some(Goal { theirs, ratio }) => {
-            [text(theirs), format!("{:.2}x", ours / theirs), format!("{sign} {ratio}x")]
-        }
+pub fn compare(goal: Option<&Goal>, ours: f64, text: fn(f64) -> String) -> [String; 3] {
+    let compared = goal.and_then(|goal| Some((goal, goal.recorded?)));
+    match compared {
+        Some((goal, theirs)) => [text(theirs), format!("{:.2}x", ours / theirs), goal.text()],
         None => ["-", "-", "-"].map(str::to_owned),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_goal_has_one_limit_one_source_and_a_reason() {
+        for goal in all() {
+            assert!(goal.at_least.is_some() != goal.at_most.is_some(), "{goal:?}");
+            let sources = [&goal.part, &goal.instructions, &goal.by];
+            assert_eq!(sources.into_iter().flatten().count(), 1, "{goal:?}");
+            assert_eq!(goal.part.is_some(), goal.ours.is_some(), "{goal:?}");
+            assert!(goal.why.len() > 10 && !goal.job.is_empty(), "{goal:?}");
+        }
+    }
+
+    #[test]
+    fn the_commands_own_tables_find_their_goals() {
+        assert!(rate(true, "get_many").is_some() && rate(false, "nothing").is_none());
+        let put = rate(false, "put").unwrap();
+        assert!(put.is_met(4.0) && !put.is_met(3.9));
+        assert_eq!(put.text(), ">= 4x");
+        let bytes = bytes_per_pair(false).unwrap();
+        assert!(bytes.is_met(0.8) && !bytes.is_met(0.81));
+        assert_eq!(compare(None, 1.0, |one| one.to_string()), ["-", "-", "-"]);
     }
 }

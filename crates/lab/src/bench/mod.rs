@@ -20,7 +20,7 @@
 mod channel;
 mod crew;
 mod files;
-mod goals;
+pub mod goals;
 mod local_loop;
 mod log;
 mod map;
@@ -30,7 +30,7 @@ mod plot;
 mod private;
 mod queue;
 mod replicate;
-mod table;
+pub mod table;
 mod timeline;
 
 use crate::workload::{Result, RunError, results::Results, say};
@@ -56,10 +56,10 @@ enum Workload {
     /// Throughput and latency of messages from one process to others
     #[command(after_help = flowing(channel::EXAMPLES))]
     Channel(channel::Args),
-    /// Throughput of elements that two processes move between two queues
+    /// Throughput of two processes that move elements between two named queues
     #[command(after_help = flowing(queue::EXAMPLES))]
     Queue(queue::Args),
-    /// Cost and rate of lines that many processes write and one process collects
+    /// Cost and throughput of logging, with many writers and one collector
     #[command(after_help = flowing(log::EXAMPLES))]
     Log(log::Args),
     /// Throughput of replicating a map's changes to many replicas

@@ -24,7 +24,7 @@ const MARGIN_NS: u64 = 200_000;
 pub enum Waiting {
     /// Poll: lowest latency, but each process occupies a whole processor
     Spin,
-    /// Poll for a moment, then sleep until woken
+    /// Sleep, and poll only for a moment
     Sleep,
 }
 

@@ -24,7 +24,7 @@ pub fn audit(supervisor: &mut Supervisor) -> Result<()> {
     let ledger = supervisor.ledger;
     supervisor.report.changes = 0;
     for lane in 0..ledger.lanes() {
-        supervisor.report.unheard += reconcile(lane, ledger, &maps, true)?;
+        supervisor.report.unacknowledged += reconcile(lane, ledger, &maps, true)?;
         supervisor.report.changes += changes(supervisor, lane)?;
     }
     compare_counters(supervisor, &maps)?;
@@ -82,7 +82,7 @@ fn compare_counters(supervisor: &mut Supervisor, maps: &Maps) -> Result<()> {
     let deaths = ledger.sum(INCARNATION)?;
     if ahead > deaths {
         return Err(RunError::new(format!(
-            "counters are {ahead} too high; lanes were taken up {deaths} times only"
+            "the counters are {ahead} too high, but lanes were started only {deaths} times"
         )));
     }
     Ok(())
@@ -108,7 +108,7 @@ fn compare_growing(supervisor: &Supervisor, maps: &Maps) -> Result<()> {
         let (len, met) = (map.len()?, map.iter().count() as u64);
         if len != sum || met != sum {
             return Err(RunError::new(format!(
-                "map {}: {sum} keys were added, len is {len}, iteration finds {met}",
+                "map {}: {sum} keys were added, but len is {len} and iteration finds {met}",
                 GROWING[which]
             )));
         }
@@ -136,7 +136,7 @@ fn restore_backup(supervisor: &mut Supervisor) -> Result<()> {
     }
     let words = restored.maps().open(Kind::Word.map_name())?.len()?;
     if words > u64::from(supervisor.ledger.lanes()) * KEYS {
-        return Err(RunError::new(format!("backup: map word has {words} keys")));
+        return Err(RunError::new(format!("backup: map word has too many keys: {words}")));
     }
     restored.close()?;
     commonhold::hold::remove(&path, true)?;

@@ -38,8 +38,8 @@ pub fn reconcile(lane: u32, ledger: &Ledger, maps: &Maps, died: bool) -> Result<
     };
     if ahead > allowed {
         return Err(RunError::new(format!(
-            "lane {lane}: {ahead} unacknowledged changes are in the maps; its process can have \
-             left {allowed} at most"
+            "lane {lane}: expected at most {allowed} unacknowledged changes in the maps, got \
+             {ahead}"
         )));
     }
     ledger.set_head(lane, IN_BATCH, 0)?;
@@ -60,14 +60,14 @@ fn look(maps: &Maps, kind: Kind, lane: u32, index: u64, known: Known) -> Result<
             _ if kind == Kind::Cache => Ok(known),
             false => Ok(known),
             true if !index.is_multiple_of(KEPT_EVERY) => Ok(known.next(false)),
-            true => wrong("a key that is never deleted is gone".to_owned()),
+            true => wrong("the key is missing, but is never deleted".to_owned()),
         };
     };
     match kind.read(&key, &value) {
         Err(why) => wrong(why),
         Ok(stamp) if stamp.number == known.number && known.present => Ok(known),
         Ok(stamp) if stamp.number == known.number + 1 => Ok(known.next(true)),
-        Ok(stamp) => wrong(format!("number {} is there", stamp.number)),
+        Ok(stamp) => wrong(format!("the value is that of change {}", stamp.number)),
     }
 }
 

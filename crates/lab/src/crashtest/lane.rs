@@ -141,7 +141,7 @@ impl Lane {
         if uid.is_none() {
             let number = self.number;
             return Err(RunError::new(format!(
-                "growing map {which}, lane {number}: key {added} is there before it was added"
+                "growing map {which}, lane {number}: key {added} exists before it was added"
             )));
         }
         self.ledger.set_head(self.number, grown(which), added + 1)
@@ -238,7 +238,7 @@ impl Lane {
         let other = self.value(spot, spot.known.number + 1);
         let new = self.value(spot, spot.known.number + 2);
         let done = map.compare_exchange(&spot.key, Some(&other), Some(&new))?;
-        self.expect(spot, "compare_exchange in vain", !done, || done.to_string())?;
+        self.expect(spot, "compare_exchange with a wrong old value", !done, || done.to_string())?;
         Ok(spot.known)
     }
 
@@ -333,7 +333,7 @@ impl Lane {
         }
         let Spot { kind, index, known, .. } = spot;
         Err(RunError::new(format!(
-            "map {}, lane {}, key {index}: {operation} answered {}; known: {known:?}",
+            "map {}, lane {}, key {index}: {operation} returned {}; known: {known:?}",
             kind.map_name(),
             self.number,
             answer()

@@ -50,7 +50,7 @@ use tempfile::TempDir;
 /// Options of `hold crashtest`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Duration of the test, in seconds; processes are killed and stopped at random instants
+    /// Duration of the test, in seconds; processes are killed and suspended at random instants
     #[arg(long, value_name = "N", default_value_t = 60.0)]
     seconds: f64,
 
@@ -75,13 +75,14 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 
-    /// Also inject faults: processes run out of descriptors, the hold runs out of room, and
-    /// processes are stopped for longer than the lock timeout of the others. In a build with named
-    /// steps, individual system calls fail, too
+    /// Also inject faults: processes run out of file descriptors, the hold runs out of room, and
+    /// processes are suspended for longer than the lock timeout of the others. In a build with the
+    /// cargo feature 'steps', individual system calls are also made to fail
     #[arg(long)]
     faults: bool,
 
-    /// Skip the named steps (in a build that has them)
+    /// Do not kill processes at the library's named steps (only builds with the cargo feature
+    /// 'steps' have them)
     #[arg(long)]
     no_steps: bool,
 
@@ -201,8 +202,8 @@ fn at_chance(args: &Args, json: bool, interrupt: &Interrupt, report: &mut Report
             return Ok(());
         }
         shown = Instant::now();
-        let Report { rounds, kills, stops, .. } = report;
-        say(&format!("  {rounds} rounds, {kills} killed, {stops} stopped; no error so far"))
+        let Report { rounds, kills, suspensions, .. } = report;
+        say(&format!("  {rounds} rounds, {kills} killed, {suspensions} suspended; no error so far"))
     });
     if args.keep && done.is_ok() {
         temporary.discard();

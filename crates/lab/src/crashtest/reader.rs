@@ -116,7 +116,7 @@ impl Reader {
         let there = (0..count).filter(|at| self.values.get(*at).is_some()).count();
         if hits != there {
             return Err(RunError::new(format!(
-                "get_many reported {hits} hits and returned {there}"
+                "get_many reported {hits} hits, but returned {there} values"
             )));
         }
         for (at, spot) in spots.iter().enumerate() {
@@ -192,7 +192,7 @@ impl Reader {
         let name = [&[kind as u8], &spot.key[..]].concat();
         let uid = match self.uids.get(&name) {
             Some(uid) => *uid,
-            None => map.uid(&spot.key)?.ok_or_else(|| spot.wrong("uid", "answered absent"))?,
+            None => map.uid(&spot.key)?.ok_or_else(|| spot.wrong("uid", "reported no key"))?,
         };
         self.uids.insert(name, uid);
         let pair = map.get_uid(uid)?;
@@ -201,8 +201,8 @@ impl Reader {
             Some((key, value)) if key == spot.key => {
                 judge(&spot, Some(&value), before, after, "get_uid")
             }
-            Some((key, _)) => Err(spot.wrong("get_uid", &format!("gave key {key:02x?}"))),
-            None => Err(spot.wrong("get_uid", &format!("answered absent under uid {uid}"))),
+            Some((key, _)) => Err(spot.wrong("get_uid", &format!("returned key {key:02x?}"))),
+            None => Err(spot.wrong("get_uid", &format!("found no pair under uid {uid}"))),
         }
     }
 
@@ -233,8 +233,8 @@ impl Reader {
         }
         match wanted.into_iter().find(|(_, times)| *times != 1) {
             Some(((lane, index), times)) => Err(RunError::new(format!(
-                "iteration of map general met lane {lane}, key {index}, {times} times; it was \
-                 there throughout"
+                "iteration over map general returned lane {lane}, key {index}, {times} times, but \
+                 the key was present throughout"
             ))),
             None => Ok(()),
         }
@@ -244,12 +244,15 @@ impl Reader {
         let lanes = u64::from(self.ledger.lanes());
         let len = self.maps.own(Kind::Word).len()?;
         if len > lanes * KEYS {
-            return Err(RunError::new(format!("map word has {len} keys of {}", lanes * KEYS)));
+            return Err(RunError::new(format!(
+                "map word has {len} keys, more than {}",
+                lanes * KEYS
+            )));
         }
         for key in self.maps.own(Kind::Word).keys() {
             let key = key?;
             if key.len() != 4 {
-                return Err(RunError::new(format!("map word has a key {key:02x?}")));
+                return Err(RunError::new(format!("map word has an invalid key {key:02x?}")));
             }
         }
         Ok(())
@@ -279,15 +282,19 @@ fn judge(
         // With no change acknowledged in between, only one not yet acknowledged can have deleted
         // it; keys that are kept are never deleted at all.
         let kept = spot.kind != Kind::Cache && spot.index.is_multiple_of(KEPT_EVERY);
-        return if kept && before.present { wrong("answered absent".to_owned()) } else { Ok(()) };
+        return if kept && before.present { wrong("found no pair".to_owned()) } else { Ok(()) };
     };
     match spot.kind.read(&spot.key, value) {
         Err(why) => wrong(why),
-        Ok(stamp) if stamp.number < before.number => wrong(format!("is old: {stamp:?}")),
-        Ok(stamp) if stamp.number == before.number && !before.present => {
-            wrong(format!("shows what was deleted: {stamp:?}"))
+        Ok(stamp) if stamp.number < before.number => {
+            wrong(format!("returned an old value: {stamp:?}"))
         }
-        Ok(stamp) if stamp.number > after.number + 1 => wrong(format!("is invented: {stamp:?}")),
+        Ok(stamp) if stamp.number == before.number && !before.present => {
+            wrong(format!("returned a deleted value: {stamp:?}"))
+        }
+        Ok(stamp) if stamp.number > after.number + 1 => {
+            wrong(format!("returned a value that no process wrote: {stamp:?}"))
+        }
         Ok(_) => Ok(()),
     }
 }

@@ -18,16 +18,16 @@ pub struct Report {
     pub processes: u64,
     /// Processes killed (SIGKILL) at a random instant while working.
     pub kills: u64,
-    /// Processes stopped (SIGSTOP) at a random instant.
-    pub stops: u64,
-    /// Stops of writers during which every reader was seen to make progress.
+    /// Processes suspended (SIGSTOP) at a random instant.
+    pub suspensions: u64,
+    /// Suspensions of writers during which every reader was seen to make progress.
     pub readers_got_on: u64,
     /// Times that all processes were killed at once.
     pub massacres: u64,
     /// Operations acknowledged and compared.
     pub changes: u64,
     /// Changes that a killed process had committed without living to see the acknowledgement.
-    pub unheard: u64,
+    pub unacknowledged: u64,
     /// Dead participants recovered by the sweeps between rounds.
     pub recovered: u64,
     /// Checks of the whole hold between rounds.
@@ -42,8 +42,8 @@ pub struct Report {
     pub without_descriptors: u64,
     /// Times that the hold had no room.
     pub without_room: u64,
-    /// Stops that outlasted the others' patience; during most of them another process died.
-    pub long_stops: u64,
+    /// Suspensions that outlasted the others' patience; during most of them another process died.
+    pub long_suspensions: u64,
     /// Cases of named steps, with the feature `steps`.
     pub step_cases: u64,
     /// The number of named steps that were passed.
@@ -68,23 +68,23 @@ impl Report {
                 count(self.processes)
             ),
             format!(
-                "{} killed and {} stopped at random instants, {} times all at once",
+                "{} killed and {} suspended at random instants; {} times, all were killed at once",
                 count(self.kills),
-                count(self.stops),
+                count(self.suspensions),
                 count(self.massacres)
             ),
             format!(
-                "{} stops of writers; every reader continued during each",
+                "{} suspensions of writers, during each of which every reader continued",
                 count(self.readers_got_on)
             ),
             format!(
-                "{} changes acknowledged and compared; {} more committed by processes that were \
-                 killed before the acknowledgement",
+                "{} changes acknowledged and compared; {} more were committed by processes that \
+                 were killed before they could acknowledge them",
                 count(self.changes),
-                count(self.unheard)
+                count(self.unacknowledged)
             ),
             format!(
-                "{} whole checks (allocated = reachable), {} dead participants recovered by them, \
+                "{} complete checks (allocated = reachable), which recovered {} dead participants; \
                  {} backups restored",
                 count(self.checks),
                 count(self.recovered),
@@ -95,7 +95,7 @@ impl Report {
         lines.push(self.steps_line());
         lines.extend(self.problems.iter().map(|problem| format!("WRONG: {problem}")));
         lines.push(match (self.passed, self.interrupted) {
-            (true, false) => "passed: nothing lost, nothing torn, no process hung".to_owned(),
+            (true, false) => "passed: nothing was lost or torn, and no process hung".to_owned(),
             (true, true) => "interrupted: no error so far".to_owned(),
             (false, _) => format!("FAILED (seed {})", self.seed),
         });
@@ -106,23 +106,23 @@ impl Report {
         let count = count_of;
         (self.failures > 0).then(|| {
             format!(
-                "{} calls failed and were retried: {} times without descriptors, {} times without \
-                 room, {} long stops",
+                "{} calls failed and were retried; descriptors ran out {} times, room ran out {} \
+                 times, and {} suspensions were long",
                 count(self.failures),
                 count(self.without_descriptors),
                 count(self.without_room),
-                count(self.long_stops)
+                count(self.long_suspensions)
             )
         })
     }
 
     fn steps_line(&self) -> String {
         if cfg!(not(feature = "steps")) {
-            return "named steps: not in this build (they come with the cargo feature `steps`)"
+            return "named steps: not in this build (build with the cargo feature `steps`)"
                 .to_owned();
         }
         format!(
-            "named steps: {} of {} met, in {} cases of kill and stop; {} cases of named faults",
+            "named steps: {} of {} reached, in {} kills and suspensions; {} named faults injected",
             self.steps_met,
             self.steps,
             count_of(self.step_cases),

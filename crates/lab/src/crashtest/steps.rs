@@ -161,7 +161,7 @@ impl Run<'_> {
             }
             self.meet(name);
             self.reconciled(&what)?;
-            let what = format!("{task:?} stopped at {name}:{passing}");
+            let what = format!("{task:?} suspended at {name}:{passing}");
             self.stopped(number, &format!("{name}:stop:{passing}"), seed, &what)?;
         }
         if self.met.contains(name) && task != Task::Sweep {
@@ -294,7 +294,7 @@ impl Run<'_> {
         self.report.recovered += self.hold.sweep().map_err(|e| here(e.into()))? as u64;
         check(self.hold).map_err(here)?;
         let maps = Maps::open(self.hold)?;
-        self.report.unheard += reconcile(0, self.ledger, &maps, true).map_err(here)?;
+        self.report.unacknowledged += reconcile(0, self.ledger, &maps, true).map_err(here)?;
         Messages::open(self.hold).and_then(|messages| messages.look()).map_err(here)?;
         match tasks::look(self.hold).map_err(here)? {
             Some(wrong) => Err(here(RunError::new(wrong))),

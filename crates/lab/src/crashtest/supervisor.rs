@@ -15,7 +15,7 @@ use commonhold::Hold;
 use commonhold_terminal::interrupt::Interrupt;
 use std::time::{Duration, Instant};
 
-/// Pauses between two kills or stops, in microseconds.
+/// Pauses between two kills or suspensions, in microseconds.
 const PAUSE_US: std::ops::Range<u64> = 50..40_000;
 /// How long a process is stopped at most, in microseconds.
 const STILL_US: std::ops::Range<u64> = 20..8_000;
@@ -171,7 +171,7 @@ impl<'a> Supervisor<'a> {
         if !crew.members[victim].is_reader() {
             self.watch_readers(crew)?;
         }
-        self.report.long_stops += 1;
+        self.report.long_suspensions += 1;
         crew.members[victim].worker.go_on()
     }
 
@@ -194,7 +194,7 @@ impl<'a> Supervisor<'a> {
         if !crew.members[victim].worker.stop()? {
             return crew.look_after(self.ledger);
         }
-        self.report.stops += 1;
+        self.report.suspensions += 1;
         if crew.members[victim].is_reader() {
             let still = log_uniform(&mut self.rng, STILL_US);
             std::thread::sleep(Duration::from_micros(still));
@@ -223,7 +223,7 @@ impl<'a> Supervisor<'a> {
                 waited_for.pop();
             } else if now_ns() > deadline_ns {
                 return Err(RunError::new(format!(
-                    "the reader at place {place} makes no progress while a writer is stopped"
+                    "the reader at place {place} makes no progress while a writer is suspended"
                 )));
             } else {
                 // A reader that found an error has ended: report that instead.

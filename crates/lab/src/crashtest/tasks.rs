@@ -183,7 +183,7 @@ fn scratch(hold: &Hold, which: usize) -> Result<()> {
 
 /// Verifies the effects of tasks outside the ledger; returns the error, if there is one.
 pub fn look(hold: &Hold) -> Result<Option<String>> {
-    let names: Vec<String> = hold.maps().list()?.into_iter().map(|map| map.name).collect();
+    let names: Vec<String> = hold.maps().list_all()?.into_iter().map(|map| map.name).collect();
     for name in names {
         let scratch = SCRATCH.contains(&&name[..]);
         if !scratch && name != LARGE {

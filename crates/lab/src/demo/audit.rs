@@ -20,7 +20,7 @@ pub struct Audit {
     /// Edits that were acknowledged to writers.
     pub edits: u64,
     /// Committed edits and increments whose killed writer did not live to see the acknowledgement.
-    pub unheard: u64,
+    pub unacknowledged: u64,
     /// Dead participants that still had to be recovered.
     pub recovered: usize,
     /// The hold's own check.
@@ -41,11 +41,11 @@ pub fn audit(hold: &Hold, board: &Board, characters: &[Character]) -> Result<Aud
     let recovered = hold.sweep()?;
     let check = hold.check()?;
     let problems = check.problems.iter().map(|p| format!("hold check: {p}")).collect();
-    let mut audit = Audit { records: 0, edits: 0, unheard: 0, recovered, check, problems };
+    let mut audit = Audit { records: 0, edits: 0, unacknowledged: 0, recovered, check, problems };
     audit.look_at_check();
     audit.compare_names(hold, board, characters)?;
     audit.compare_count(hold, board)?;
-    if audit.unheard > 1 {
+    if audit.unacknowledged > 1 {
         audit
             .problems
             .push("the killed writer left more than one unacknowledged change".to_owned());
@@ -77,11 +77,13 @@ impl Audit {
             match compare(*character, value.as_deref(), acknowledged, writer) {
                 Ok(false) => {}
                 Ok(true) if writer == KILLED && ahead == 0 => ahead = 1,
-                Ok(true) => self.wrong(character, "has an edit that was not acknowledged"),
+                Ok(true) => {
+                    self.wrong(character, "the record has an edit that was not acknowledged")
+                }
                 Err(why) => self.wrong(character, &why),
             }
         }
-        self.unheard += ahead;
+        self.unacknowledged += ahead;
         let len = names.len()?;
         if len != all.len() as u64 {
             self.problems.push(format!("map {NAMES} reports {len} keys; expected {}", all.len()));
@@ -98,7 +100,7 @@ impl Audit {
             None => 0,
         };
         match there.wrapping_sub(acknowledged) {
-            ahead @ (0 | 1) => self.unheard += ahead,
+            ahead @ (0 | 1) => self.unacknowledged += ahead,
             _ => self.problems.push(format!(
                 "the shared counter is {there} after {acknowledged} acknowledged increments"
             )),
@@ -118,14 +120,14 @@ fn compare(
     acknowledged: u64,
     writer: u32,
 ) -> std::result::Result<bool, String> {
-    let edit = entry::read(value.ok_or("is lost")?, character)?;
+    let edit = entry::read(value.ok_or("the record is lost")?, character)?;
     let number = u64::from(edit.number);
     if number > 0 && edit.writer != writer {
-        return Err(format!("is edited by writer {}, which does not own it", edit.writer));
+        return Err(format!("writer {} edited it, but does not own it", edit.writer));
     }
     match number.checked_sub(acknowledged) {
         Some(ahead @ (0 | 1)) => Ok(ahead == 1),
-        _ => Err(format!("shows edit {number}; edit {acknowledged} was acknowledged")),
+        _ => Err(format!("the record has edit {number}, but edit {acknowledged} was acknowledged")),
     }
 }
 
@@ -149,6 +151,6 @@ mod tests {
         assert!(after(4, 5, 2).unwrap_err().contains("edit 5 was acknowledged"));
         assert!(after(7, 5, 2).is_err());
         assert!(after(5, 5, 1).is_err());
-        assert_eq!(compare(A, None, 0, 1), Err("is lost".to_owned()));
+        assert_eq!(compare(A, None, 0, 1), Err("the record is lost".to_owned()));
     }
 }

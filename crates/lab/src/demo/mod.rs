@@ -1,9 +1,9 @@
-//! `hold demo`: several processes share real data; one is stopped and one is killed in the middle;
+//! `hold demo`: several processes share real data; one is suspended and one is killed in the middle;
 //! nothing is lost.
 //!
 //! - `names`: the data set; `entry`: what is kept under each key
 //! - `work`, `reader`, `writer`: the processes
-//! - `processes`, `schedule`: starting them, and the times at which they are stopped and killed
+//! - `processes`, `schedule`: starting them, and the times at which they are suspended and killed
 //! - `screen`, `summary`: the output
 //! - `audit`: every record compared with the acknowledged edits
 //!

@@ -1,6 +1,6 @@
 //! The processes of the show: starting them, reading their reports, sending them signals.
 //!
-//! Invariant: only the processes that the schedule names are stopped or killed; any other end is
+//! Invariant: only the processes that the schedule names are suspended or killed; any other end is
 //! an error, and is reported with the process's name.
 
 use super::reader::PartReport;
@@ -22,8 +22,8 @@ const FINISH: Duration = Duration::from_secs(30);
 pub enum State {
     /// Reads or writes.
     Working,
-    /// Was stopped by SIGSTOP.
-    Stopped,
+    /// Was suspended by SIGSTOP.
+    Suspended,
     /// Was killed by SIGKILL.
     Killed,
     /// Has finished.
@@ -103,7 +103,7 @@ impl Processes {
             member.rate = (done - member.done) as f64 / seconds;
             member.done = done;
             while let Ok(line) = member.worker.lines().try_recv() {
-                self.seen.hear(place, &member.worker.name, &line)?;
+                self.seen.add(place, &member.worker.name, &line)?;
             }
             member.notice_end()?;
         }
@@ -120,7 +120,7 @@ impl Processes {
             loop {
                 let left = Duration::from_nanos(deadline_ns.saturating_sub(clock::now_ns()));
                 match member.worker.lines().recv_timeout(left) {
-                    Ok(line) => self.seen.hear(place, &member.worker.name, &line)?,
+                    Ok(line) => self.seen.add(place, &member.worker.name, &line)?,
                     Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => break,
                     Err(_) => return Err(hangs(&member.worker)),
                 }
@@ -132,12 +132,12 @@ impl Processes {
 }
 
 impl Member {
-    /// Stops it.
-    pub fn stop(&mut self) -> Result<()> {
+    /// Suspends it.
+    pub fn suspend(&mut self) -> Result<()> {
         if !self.worker.stop()? {
             return self.finished();
         }
-        self.state = State::Stopped;
+        self.state = State::Suspended;
         Ok(())
     }
 
@@ -174,7 +174,7 @@ impl Member {
 }
 
 impl Seen {
-    fn hear(&mut self, place: usize, name: &str, line: &str) -> Result<()> {
+    fn add(&mut self, place: usize, name: &str, line: &str) -> Result<()> {
         let report: PartReport = serde_json::from_str(line)?;
         if let Some(latencies) = self.latencies.get_mut(report.part as usize) {
             latencies.add(&report.latencies);

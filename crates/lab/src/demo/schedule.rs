@@ -1,9 +1,9 @@
-//! The schedule: the times at which processes are stopped and killed, and the output meanwhile.
+//! The schedule: the times at which processes are suspended and killed, and the output meanwhile.
 //!
 //! | share of the time | what happens |
 //! |---|---|
-//! | 0.30 | writer 2 is stopped (SIGSTOP) |
-//! | 0.45 | writer 3 is killed (SIGKILL), while writer 2 is stopped |
+//! | 0.30 | writer 2 is suspended (SIGSTOP) |
+//! | 0.45 | writer 3 is killed (SIGKILL), while writer 2 is suspended |
 //! | 0.60 | writer 2 continues (SIGCONT) |
 //! | 1.00 | all processes finish |
 //!
@@ -17,12 +17,12 @@ use crate::workload::{Result, RunError, board::Board, clock};
 use commonhold_terminal::interrupt::Interrupt;
 use std::time::Duration;
 
-/// The writer that is stopped for a while.
-pub const STOPPED: u32 = 2;
+/// The writer that is suspended for a while.
+pub const SUSPENDED: u32 = 2;
 /// The writer that is killed.
 pub const KILLED: u32 = 3;
-/// The writer that is neither stopped nor killed.
-pub const SPARED: u32 = 1;
+/// The writer that is neither suspended nor killed.
+pub const UNDISTURBED: u32 = 1;
 
 /// How often the reports of the processes are read.
 const TICK: Duration = Duration::from_millis(100);
@@ -32,17 +32,17 @@ const SILENCE_SECONDS: f64 = 60.0;
 
 type Act = fn(&mut Play) -> Result<String>;
 
-const ACTS: [(f64, Act); 3] = [(0.30, stop), (0.45, kill), (0.60, go_on)];
+const ACTS: [(f64, Act); 3] = [(0.30, suspend), (0.45, kill), (0.60, go_on)];
 
 /// The findings about the writers.
 #[derive(Clone, Copy, Default)]
 pub struct Outcome {
-    /// How long the stopped writer was stopped, in nanoseconds.
-    pub stopped_ns: u64,
-    /// Edits that the spared writer made in that time.
-    pub spared_edits: u64,
-    /// How long the spared writer had made no edit when that time was over.
-    pub spared_waited_ns: u64,
+    /// How long the suspended writer was suspended, in nanoseconds.
+    pub suspended_ns: u64,
+    /// Edits that the undisturbed writer made in that time.
+    pub undisturbed_edits: u64,
+    /// How long the undisturbed writer had made no edit when that time was over.
+    pub undisturbed_waited_ns: u64,
 }
 
 /// The show while it is on.
@@ -51,9 +51,9 @@ pub struct Play<'a> {
     processes: &'a mut Processes,
     outcome: Outcome,
     part: Part,
-    stopped_at_ns: u64,
-    spared_at_stop: u64,
-    spared_last: (u64, u64),
+    suspended_at_ns: u64,
+    undisturbed_at_suspension: u64,
+    undisturbed_last: (u64, u64),
 }
 
 /// Plays for `seconds` and ends the processes' work in order.
@@ -76,7 +76,7 @@ pub fn perform(
             return Err(RunError::new("interrupted; the hold was deleted"));
         }
         play.processes.listen(board)?;
-        play.watch_the_spared();
+        play.watch_the_undisturbed();
         screen.show(&Frame { elapsed, seconds, processes: play.processes })?;
         let due = acts.peek().map_or(1.0, |(share, _)| *share) * seconds;
         if elapsed < due || !play.was_seen() {
@@ -100,9 +100,9 @@ impl<'a> Play<'a> {
             processes,
             outcome: Outcome::default(),
             part: Part::Before,
-            stopped_at_ns: 0,
-            spared_at_stop: 0,
-            spared_last: (0, 0),
+            suspended_at_ns: 0,
+            undisturbed_at_suspension: 0,
+            undisturbed_last: (0, 0),
         }
     }
 
@@ -128,12 +128,12 @@ impl<'a> Play<'a> {
         Ok(())
     }
 
-    /// Records since when the spared writer has made no edit: it waits if it needs a segment in
-    /// which the stopped one was writing.
-    fn watch_the_spared(&mut self) {
-        let done = self.processes.writer(SPARED).done;
-        if done != self.spared_last.0 {
-            self.spared_last = (done, clock::now_ns());
+    /// Records since when the undisturbed writer has made no edit: it waits if it needs a segment in
+    /// which the suspended one was writing.
+    fn watch_the_undisturbed(&mut self) {
+        let done = self.processes.writer(UNDISTURBED).done;
+        if done != self.undisturbed_last.0 {
+            self.undisturbed_last = (done, clock::now_ns());
         }
     }
 
@@ -145,15 +145,15 @@ impl<'a> Play<'a> {
     }
 }
 
-fn stop(play: &mut Play) -> Result<String> {
+fn suspend(play: &mut Play) -> Result<String> {
     play.processes.listen(play.board)?;
-    play.spared_at_stop = play.processes.writer(SPARED).done;
-    let writer = play.processes.writer(STOPPED);
-    writer.stop()?;
+    play.undisturbed_at_suspension = play.processes.writer(UNDISTURBED).done;
+    let writer = play.processes.writer(SUSPENDED);
+    writer.suspend()?;
     let pid = writer.worker.pid();
-    play.stopped_at_ns = clock::now_ns();
+    play.suspended_at_ns = clock::now_ns();
     play.begin_part(Part::During)?;
-    Ok(format!("writer {STOPPED} (pid {pid}) is stopped in the middle of its work: SIGSTOP"))
+    Ok(format!("writer {SUSPENDED} (pid {pid}) is suspended in the middle of its work: SIGSTOP"))
 }
 
 fn kill(play: &mut Play) -> Result<String> {
@@ -165,13 +165,14 @@ fn kill(play: &mut Play) -> Result<String> {
 
 fn go_on(play: &mut Play) -> Result<String> {
     play.processes.listen(play.board)?;
-    play.watch_the_spared();
-    // Only a wait that the stop may have caused: one that lasted until the end of the stop.
-    let since_ns = play.spared_last.1.max(play.stopped_at_ns);
-    play.outcome.spared_waited_ns = clock::now_ns().saturating_sub(since_ns);
-    play.outcome.spared_edits = play.processes.writer(SPARED).done - play.spared_at_stop;
-    play.outcome.stopped_ns = clock::now_ns() - play.stopped_at_ns;
+    play.watch_the_undisturbed();
+    // Only a wait that the suspension may have caused: one that lasted until its end.
+    let since_ns = play.undisturbed_last.1.max(play.suspended_at_ns);
+    play.outcome.undisturbed_waited_ns = clock::now_ns().saturating_sub(since_ns);
+    play.outcome.undisturbed_edits =
+        play.processes.writer(UNDISTURBED).done - play.undisturbed_at_suspension;
+    play.outcome.suspended_ns = clock::now_ns() - play.suspended_at_ns;
     play.begin_part(Part::After)?;
-    play.processes.writer(STOPPED).go_on()?;
-    Ok(format!("writer {STOPPED} continues where it stopped: SIGCONT"))
+    play.processes.writer(SUSPENDED).go_on()?;
+    Ok(format!("writer {SUSPENDED} continues where it was suspended: SIGCONT"))
 }

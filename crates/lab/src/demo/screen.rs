@@ -62,7 +62,7 @@ impl Screen {
         Ok(Screen::Live(Live { term, title, happened: Vec::new(), drawn: 0, smoothed }))
     }
 
-    /// Reports a stop or a kill.
+    /// Reports a suspension or a kill.
     pub fn happened(&mut self, elapsed: f64, what: &str) -> Result<()> {
         let line = format!("{elapsed:5.1} s  {what}");
         match self {
@@ -99,7 +99,7 @@ impl Live {
     fn draw(&mut self, frame: &Frame) {
         let mut lines = vec![style(&self.title).bold().to_string(), clock(frame)];
         lines.push(
-            style("process     pid       state             operations/s        in all")
+            style("process     pid       state             operations/s         total")
                 .dim()
                 .to_string(),
         );
@@ -142,9 +142,9 @@ fn row(member: &Member, rate: f64) -> String {
     let state = match (member.state, member.role) {
         (State::Working, Role::Reader) => style("reads").green(),
         (State::Working, Role::Writer { .. }) => style("writes").green(),
-        (State::Stopped, _) => style("STOPPED").yellow().bold(),
+        (State::Suspended, _) => style("SUSPENDED").yellow().bold(),
         (State::Killed, _) => style("KILLED").red().bold(),
-        (State::Done, _) => style("has finished").dim(),
+        (State::Done, _) => style("finished").dim(),
     };
     // Padded before it is coloured: colours have no width.
     let gap = " ".repeat(14usize.saturating_sub(console::measure_text_width(&state.to_string())));
@@ -156,23 +156,23 @@ fn row(member: &Member, rate: f64) -> String {
 /// The latency table's lines, of less than 80 columns; with colours if `coloured`.
 pub fn latency_table(seen: &Seen, coloured: bool) -> Vec<String> {
     let heading = format!(
-        "{:<24} {:>12} {:>9} {:>9} {:>9} {:>9}",
+        "{:<25} {:>12} {:>9} {:>9} {:>9} {:>9}",
         "time of one read", "reads", "median", "p99", "p99.9", "slowest"
     );
     let heading = if coloured { style(heading).dim().to_string() } else { heading };
-    let labels = ["before", "one stopped, one killed", "after"];
+    let labels = ["before", "one suspended, one killed", "after"];
     let rows = labels.iter().zip(&seen.latencies).map(|(label, l)| latency_row(label, l));
     std::iter::once(heading).chain(rows).collect()
 }
 
 fn latency_row(label: &str, latencies: &Latencies) -> String {
     if latencies.count() == 0 {
-        return format!("{label:<24} {:>12}", "-");
+        return format!("{label:<25} {:>12}", "-");
     }
     let times = [0.5, 0.99, 0.999].map(|quantile| show(latencies.at(quantile)));
     let [median, p99, p999] = times;
     let (count, slowest) = (HumanCount(latencies.count()).to_string(), show(latencies.longest()));
-    format!("{label:<24} {count:>12} {median:>9} {p99:>9} {p999:>9} {slowest:>9}")
+    format!("{label:<25} {count:>12} {median:>9} {p99:>9} {p999:>9} {slowest:>9}")
 }
 
 /// One line with the current state.

@@ -2,7 +2,7 @@
 
 use super::audit::Audit;
 use super::processes::{Processes, READERS, Seen, WRITERS};
-use super::schedule::{KILLED, Outcome, SPARED, STOPPED};
+use super::schedule::{KILLED, Outcome, SUSPENDED, UNDISTURBED};
 use super::screen::latency_table;
 use super::work::Role;
 use crate::workload::latency::show;
@@ -57,7 +57,7 @@ impl Summary<'_> {
 
     /// Everything as JSON.
     pub fn json(&self) -> Value {
-        let Audit { records, edits, unheard, recovered, check, .. } = self.audit;
+        let Audit { records, edits, unacknowledged, recovered, check, .. } = self.audit;
         let latencies = ["before", "during", "after"].iter().zip(&self.processes.seen.latencies);
         let latencies = latencies.map(|(part, l)| {
             let of = |q| l.at(q);
@@ -67,11 +67,11 @@ impl Summary<'_> {
         });
         json!({
             "passed": self.passed(),
-            "records": records, "acknowledged_edits": edits, "unheard_changes": unheard,
+            "records": records, "acknowledged_edits": edits, "unacknowledged_changes": unacknowledged,
             "recovered_participants": recovered, "wrong_reads": self.wrong_reads(),
             "bytes_per_pair": self.bytes_per_pair(), "load_seconds": self.load_seconds,
-            "stopped_ms": self.outcome.stopped_ns as f64 / 1e6,
-            "edits_of_writer_1_meanwhile": self.outcome.spared_edits,
+            "suspended_ms": self.outcome.suspended_ns as f64 / 1e6,
+            "edits_of_writer_1_meanwhile": self.outcome.undisturbed_edits,
             "reads": Value::Object(latencies.collect()),
             "check": {"ok": check.ok, "allocated": check.allocated, "reachable": check.reachable},
             "problems": self.problems(),
@@ -89,7 +89,7 @@ impl Summary<'_> {
         format!(
             "Summary: {} names of Unicode characters were loaded into a hold in {:.2} s. They use \
              {} of shared memory, or {:.0} bytes per pair. {READERS} reading and {WRITERS} writing \
-             processes shared the hold, without a server. Writer {STOPPED} was stopped for {}, and \
+             processes shared the hold, without a server. Writer {SUSPENDED} was suspended for {}, and \
              writer {KILLED} was killed, each at an arbitrary instruction; {} {} The processes \
              made {} reads, each verified by its checksum ({} wrong), and {} acknowledged edits. \
              At the end, every record was compared with the edits that its writer had \
@@ -99,13 +99,13 @@ impl Summary<'_> {
             self.load_seconds,
             HumanBytes(self.memory_bytes),
             self.bytes_per_pair(),
-            show(self.outcome.stopped_ns),
+            show(self.outcome.suspended_ns),
             self.readers_sentence(),
-            self.spared_sentence(),
+            self.undisturbed_sentence(),
             HumanCount(self.reads()),
             self.wrong_reads(),
             HumanCount(*edits),
-            self.unheard_sentence(),
+            self.unacknowledged_sentence(),
             recovered_sentence(*recovered),
             HumanCount(check.allocated),
             HumanCount(check.reachable),
@@ -115,34 +115,34 @@ impl Summary<'_> {
     fn readers_sentence(&self) -> String {
         let median = |part: usize| show(self.processes.seen.latencies[part].at(0.5));
         format!(
-            "the readers continued (median {} before, {} during the stop, {} after).",
+            "the readers continued (median {} before, {} during the suspension, {} after).",
             median(0),
             median(1),
             median(2)
         )
     }
 
-    fn spared_sentence(&self) -> String {
-        let Outcome { spared_edits, spared_waited_ns, .. } = self.outcome;
-        if spared_waited_ns < 500_000_000 {
+    fn undisturbed_sentence(&self) -> String {
+        let Outcome { undisturbed_edits, undisturbed_waited_ns, .. } = self.outcome;
+        if undisturbed_waited_ns < 500_000_000 {
             return format!(
-                "Writer {SPARED} made {} edits in the meantime.",
-                HumanCount(spared_edits)
+                "Writer {UNDISTURBED} made {} edits in the meantime.",
+                HumanCount(undisturbed_edits)
             );
         }
         format!(
-            "Writer {STOPPED} was stopped during a write, so writer {SPARED} waited {} for its \
-             lock: a stopped writer can delay writers, but never readers.",
-            show(spared_waited_ns)
+            "Writer {SUSPENDED} was suspended during a write, so writer {UNDISTURBED} waited {} for its \
+             lock: a suspended writer can delay writers, but never readers.",
+            show(undisturbed_waited_ns)
         )
     }
 
-    fn unheard_sentence(&self) -> String {
-        match (self.audit.passed(), self.audit.unheard) {
-            (false, _) => "there are differences.".to_owned(),
-            (true, 0) => "all are there.".to_owned(),
-            (true, _) => "all are there, and one more, which the killed writer committed before \
-                          it could acknowledge it."
+    fn unacknowledged_sentence(&self) -> String {
+        match (self.audit.passed(), self.audit.unacknowledged) {
+            (false, _) => "there were differences.".to_owned(),
+            (true, 0) => "none was missing.".to_owned(),
+            (true, _) => "none was missing, and there was one more, which the killed writer \
+                          committed before it could acknowledge it."
                 .to_owned(),
         }
     }
@@ -169,7 +169,7 @@ impl Summary<'_> {
 
 fn recovered_sentence(recovered: usize) -> &'static str {
     match recovered {
-        0 => " The dead writer's unfinished work had been recovered by another process.",
+        0 => " Another process had already recovered the dead writer's unfinished work.",
         _ => " The dead writer's unfinished work was recovered.",
     }
 }

@@ -29,9 +29,9 @@ pub const ACKNOWLEDGED: u64 = 64;
 pub enum Part {
     /// All processes work.
     Before,
-    /// One writer is stopped; another one dies meanwhile.
+    /// One writer is suspended; another one dies meanwhile.
     During,
-    /// The stopped one continues, the dead one's work has been recovered.
+    /// The suspended one continues, the dead one's work has been recovered.
     After,
     /// The end: all processes finish.
     Over,

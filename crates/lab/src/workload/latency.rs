@@ -15,7 +15,7 @@ const LONGEST: u64 = 60_000_000_000;
 pub struct Latencies(Histogram<u64>);
 
 /// A histogram on its way to another process: pairs of (nanoseconds, how often).
-#[derive(Serialize, Deserialize, Default)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default)]
 pub struct Packed(Vec<(u64, u64)>);
 
 impl Latencies {
@@ -92,6 +92,26 @@ impl Latencies {
         for (ns, times) in &packed.0 {
             self.0.record_n(*ns, *times).expect("a histogram that resizes itself takes any value");
         }
+    }
+}
+
+impl Packed {
+    /// Adds the durations of another one.
+    pub fn extend(&mut self, other: Packed) {
+        self.0.extend(other.0);
+    }
+
+    /// All of them; `None` if nothing was recorded.
+    pub fn latencies(&self) -> Option<Latencies> {
+        let mut all = Latencies::new();
+        all.add(self);
+        (all.count() > 0).then_some(all)
+    }
+}
+
+impl Default for Latencies {
+    fn default() -> Latencies {
+        Latencies::new()
     }
 }
 

@@ -5,6 +5,9 @@
 //! - [`board`]: words that every process of a run can read and write, outside of any hold
 //! - [`temporary`]: a hold of the run's own, which goes away however the run ends
 //! - [`random`]: seeded choices and cheap permutations
+//! - [`pairs`]: the workloads over keys and values, which [`driver`] carries to a [`store`] in a
+//!   [`form`] and counts in a [`tally`]; [`stores`]: those of every benchmark
+//! - [`message`]: the messages of the benchmarks
 //! - [`latency`]: recorded durations that travel between processes
 //! - [`clock`], [`results`]: time, and the results
 //! - [`pin`]: the processor of a process
@@ -15,12 +18,19 @@
 
 pub mod board;
 pub mod clock;
+pub mod driver;
+pub mod form;
 pub mod latency;
 pub mod machine;
 pub mod memory;
+pub mod message;
+pub mod pairs;
 pub mod pin;
 pub mod random;
 pub mod results;
+pub mod store;
+pub mod stores;
+pub mod tally;
 pub mod temporary;
 pub mod worker;
 

@@ -70,6 +70,11 @@ impl Worker {
         writeln!(pipe, "{line}").map_err(|e| RunError::new(format!("{name} does not listen: {e}")))
     }
 
+    /// Closes its standard input, which is the command to end.
+    pub fn end_commands(&mut self) {
+        self.commands = None;
+    }
+
     /// Waits for its next line; fails if it ends without one.
     pub fn receive(&mut self) -> Result<String> {
         match self.lines.recv() {

@@ -6,24 +6,22 @@
 //! | `interface` | the trait |
 //! | `none` | keeps nothing |
 //! | `private` | a table of this process, behind a lock |
-//! | `std_table`, `hashbrown_table` | the tables |
+//! | `hash_tables` | the tables |
 //! | `hold` | a map that all processes share, with its bytes in a second map |
 //! | `shared_map` | such a map as a cache uses it: without long waits, without stale values |
 //! | `buffers` | reused memory for copies |
 
 mod buffers;
-mod hashbrown_table;
+mod hash_tables;
 mod hold;
 mod interface;
 mod none;
 mod private;
 pub(super) mod shared_map;
-mod std_table;
 
-pub use hashbrown_table::HashbrownTable;
+pub use hash_tables::{HashbrownTable, StdTable};
 pub use hold::HoldCache;
 pub use interface::{Cache, Inserted, Old, Taken};
 pub use none::NoCache;
 pub use private::{Content, Private, Table};
 pub(super) use shared_map::SharedMap;
-pub use std_table::StdTable;

@@ -34,8 +34,8 @@ const USES: u8 = 0b11;
 const TAKEN: u8 = 1 << 6;
 /// A bit of a mark: the entry is removed.
 const GONE: u8 = 1 << 7;
-/// The most entries that are spared for one victim; then the next goes, whatever its uses.
-const SPARED: u32 = 1024;
+/// The most entries that are reinserted for one victim; then the next goes, whatever its uses.
+const MAX_REINSERTIONS: u32 = 1024;
 
 /// The number of an entry's uses, and whether it is in a queue.
 #[derive(Default)]
@@ -86,7 +86,7 @@ pub struct S3Fifo {
 /// The fate of a tag at the end of a queue.
 enum Fate {
     Goes(Arc<Tag<Mark>>),
-    Spared,
+    Reinserted,
     Dropped,
 }
 
@@ -107,7 +107,7 @@ impl S3Fifo {
         if spared && may_spare && !tag.mark.is_gone() {
             tag.mark.forgive(!main);
             self.main.push(tag);
-            return Some(Fate::Spared);
+            return Some(Fate::Reinserted);
         }
         if tag.mark.set(TAKEN) & GONE != 0 {
             self.gone.fetch_sub(1, Ordering::Relaxed);
@@ -172,11 +172,11 @@ impl Eviction for S3Fifo {
     }
 
     fn victim(&self) -> Option<Arc<Tag<Mark>>> {
-        let mut spared = 0;
+        let mut reinserted = 0;
         loop {
-            match self.pass(spared < SPARED)? {
+            match self.pass(reinserted < MAX_REINSERTIONS)? {
                 Fate::Goes(tag) => return Some(tag),
-                Fate::Spared => spared += 1,
+                Fate::Reinserted => reinserted += 1,
                 Fate::Dropped => {}
             }
         }
@@ -246,13 +246,13 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_of_used_entries_is_not_spared_for_ever() {
+    fn a_crowd_of_used_entries_is_not_reinserted_for_ever() {
         let fifo = S3Fifo::new(10);
-        let tags: Vec<_> = (0..3 * SPARED).map(tag).collect();
+        let tags: Vec<_> = (0..3 * MAX_REINSERTIONS).map(tag).collect();
         for tag in &tags {
             fifo.main.push(Arc::clone(tag));
             (0..3).for_each(|_| tag.mark.use_once());
         }
-        assert_eq!(fifo.victim().unwrap().key(), SPARED.to_le_bytes());
+        assert_eq!(fifo.victim().unwrap().key(), MAX_REINSERTIONS.to_le_bytes());
     }
 }

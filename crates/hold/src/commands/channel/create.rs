@@ -14,14 +14,16 @@ use std::process::ExitCode;
 pub const EXAMPLES: &str = "\
 Examples:
   hold channel create shop ticks
-  hold channel create shop frames --ring-bytes 64M
+  hold channel create shop video --ring-bytes 64M
 
 A message may take up to a quarter of the ring. The size of the ring limits how far consumers may
 lag before the producer waits for them, or before lossy consumers miss messages. If the channel
 exists with the same ring size, it remains unchanged. If it exists with a different size, the
 command fails.
 
-Exit codes: 0 = the channel exists now; 2, 3 see 'hold help'";
+Exit codes:
+  0     the channel was created, or already existed
+  2, 3  error (see 'hold help')";
 
 /// Options of `hold channel create`.
 #[derive(clap::Args, Debug)]
@@ -29,7 +31,7 @@ pub struct Args {
     #[command(flatten)]
     name: StructureName,
 
-    /// Size of the ring: a power of two from 4K to 1G
+    /// Size of the ring buffer: a power of two from 4K to 1G
     #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = ring_bytes)]
     ring_bytes: u64,
 

@@ -21,8 +21,8 @@ Examples:
   tail -f access.log | hold channel send shop ticks
   hold channel stat shop ticks                    # producer, consumers, lag
 
-A channel has one producer at a time and up to 64 consumers. Each consumer receives every
-message.";
+A channel has one producer at a time and up to 64 consumers. Each consumer receives every message.
+The channel keeps its messages in a ring buffer of a fixed size.";
 
 /// Options of `hold channel`.
 #[derive(clap::Args, Debug)]

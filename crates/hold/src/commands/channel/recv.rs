@@ -22,18 +22,22 @@ Examples:
   hold channel recv shop ticks --oldest --timeout 0 # only the messages in the ring
   hold channel recv shop ticks --count 1 --timeout 10s || echo 'nothing arrived'
   hold channel recv shop ticks --policy lossy       # the producer does not wait for this consumer
-  hold channel recv shop frames --frames | decoder  # any bytes
+  hold channel recv shop video --frames | decoder   # any bytes
   hold channel recv shop ticks --format json        # {\"message\":...,\"missed\":0,\"sequence\":17}
 
-A message that contains line feeds takes several lines of output. To separate such messages, use
+A message that contains line feeds spans several lines of output. To separate such messages, use
 --frames or --format json. A lossy consumer reports the number of missed messages together with
 the next message, on standard error and in JSON. A consumer with read-only access to the hold must
-be lossy. The ring keeps the most recent messages, usually at least three quarters of its size;
---oldest prints them.
+be lossy. The ring keeps the most recent messages, which usually fill at least three quarters of
+it; --oldest prints them.
 
-Exit codes: 0 = --count messages arrived, or without --count at least one; 1 = timed out before
-that; 130 = stopped by a signal before --count messages arrived; 2, 3 see 'hold help'. Without
---count, a signal stops the command with exit code 0.";
+Exit codes:
+  0     the requested number of messages arrived (without --count, at least one)
+  1     timed out before that
+  2, 3  error (see 'hold help')
+  130   stopped by a signal before the requested number arrived
+
+Without --count, a signal stops the command with exit code 0.";
 
 /// The effect of a slow consumer on the producer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -42,7 +46,7 @@ enum Policy {
     Lossless,
     /// The producer does not wait; this consumer may miss messages, and reports how many
     Lossy,
-    /// The producer waits for --patience, then drops this consumer
+    /// The producer waits for the time set by --patience, then drops this consumer
     Patient,
 }
 
@@ -68,7 +72,7 @@ pub struct Args {
     #[arg(long, short = 'n', value_name = "N")]
     count: Option<u64>,
 
-    /// Exit when no message has arrived for this long (0: as soon as the ring is empty)
+    /// Exit when no message has arrived for this long (0: when no unread message is left)
     #[arg(long, value_name = "TIME", value_parser = sizes::wait)]
     timeout: Option<Duration>,
 

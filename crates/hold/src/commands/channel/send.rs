@@ -19,14 +19,17 @@ pub const EXAMPLES: &str = "\
 Examples:
   hold channel send shop ticks 'apple 12.50' 'pear 3.20'
   tail -f access.log | hold channel send shop ticks           # each line is a message
-  encoder | hold channel send shop frames --frames            # any bytes
+  encoder | hold channel send shop video --frames             # any bytes
   hold channel send shop ticks --timeout 5s 'plum 4.00' || echo 'the ring is full'
 
 While the ring is full, the command waits for slow consumers, but not for lossy or dead ones. It
 reports which process it is waiting for. A channel has one producer at a time; a second producer
 gets an error.
 
-Exit codes: 0 = all messages have been sent; 1 = timed out; 2, 3 see 'hold help'";
+Exit codes:
+  0     all messages have been sent
+  1     timed out
+  2, 3  error (see 'hold help')";
 
 /// Options of `hold channel send`.
 #[derive(clap::Args, Debug)]
@@ -55,6 +58,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
         arguments: &args.messages,
         framing: args.framing,
         most: producer.max_message(),
+        what: "message",
         done: "sent",
     };
     let room = WaitForSpace { timeout: args.timeout, output: &output };

@@ -128,7 +128,7 @@ fn size(name: &str, directory: &Path, total: u64, free: u64) -> Finding {
         return Finding::warn(
             title,
             seen,
-            "This is little: containers get 64 MiB of /dev/shm by default. Writers get the error \
+            "This is small: containers get 64 MiB of /dev/shm by default. Writers get the error \
              'full' when it is used up.",
             "Docker, Podman: --shm-size=4g; Compose: shm_size: 4g; Kubernetes: an emptyDir with \
              medium: Memory at /dev/shm.",
@@ -166,7 +166,7 @@ fn trial(name: &str, directory: &Path) -> Finding {
             "A hold could not be created and used there.",
             match error.kind() {
                 ErrorKind::Full => "Free some space there.",
-                ErrorKind::Permission => "Get write permission there; check SELinux, too.",
+                ErrorKind::Permission => "Obtain write permission there; also check SELinux.",
                 _ => "See the message; docs/operations/environment.md explains the reasons.",
             },
         ),

@@ -27,10 +27,18 @@ pub fn remove_ipc(home: &Path) -> Finding {
         return Finding::ok(NAME, "systemd does not run here", "Holds remain after logout.");
     }
     if uid < FIRST_PERSON {
-        return Finding::ok(NAME, format!("user {uid} is a system user"), "logind exempts them.");
+        return Finding::ok(
+            NAME,
+            format!("user {uid} is a system user"),
+            "logind exempts system users.",
+        );
     }
     if lingers(uid) {
-        return Finding::ok(NAME, format!("user {uid} lingers"), "Holds remain after logout.");
+        return Finding::ok(
+            NAME,
+            format!("user {uid} has lingering enabled"),
+            "Holds remain after logout.",
+        );
     }
     let (setting, source) = setting();
     let seen = format!("RemoveIPC={} ({source})", if setting { "yes" } else { "no" });
@@ -41,7 +49,7 @@ pub fn remove_ipc(home: &Path) -> Finding {
         NAME,
         seen,
         "When your last session ends, logind deletes your files in /dev/shm, including holds. \
-         Programs that have a hold open continue; other programs do not find it.",
+         Programs that have a hold open continue; other programs cannot find it.",
         "Run services as a system user, run 'loginctl enable-linger', set RemoveIPC=no in \
          /etc/systemd/logind.conf.d/, or set COMMONHOLD_DIR to another directory.",
     )

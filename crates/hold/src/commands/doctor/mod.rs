@@ -32,9 +32,12 @@ Examples:
   hold doctor ./data                            # also for file holds there
   hold doctor --format json | jq '.checks[] | select(.level != \"ok\")'
 
-Run this command once on each new machine. If you use a container, also run it in the container.
+Run this command once on each new machine. If you use containers, run it inside them as well.
 
-Exit codes: 0 = no check fails (there may be warnings); 1 = a check fails; 2, 3 see 'hold help'";
+Exit codes:
+  0     no check failed (there may be warnings)
+  1     a check failed
+  2, 3  error (see 'hold help')";
 
 /// Options of `hold doctor`.
 #[derive(clap::Args, Debug)]

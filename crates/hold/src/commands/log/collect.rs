@@ -24,8 +24,8 @@ Examples:
 
 A log has one collector at a time; a second collector gets an error that names the first. If a
 collector is killed, the next one continues where it stopped. In a file, each line appears once.
-On standard output, up to 256 KiB of the last lines may appear twice. On Ctrl-C or SIGTERM, the
-collector collects all lines in the log, and then exits.
+On standard output, up to 256K of the last lines may appear twice. On Ctrl-C or SIGTERM, the
+command collects all lines that are in the log, and then exits.
 
 With --file shop.log, shop.log contains the latest lines. When it is full, it becomes shop.log.1,
 the previous shop.log.1 becomes shop.log.2, and so on.";

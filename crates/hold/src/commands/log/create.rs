@@ -20,15 +20,17 @@ Examples:
 
 All rings are allocated when the log is created. When a thread has exited, another thread can use
 its ring; the lines remain until they are collected or overwritten. If the log exists with the
-same rings and overflow, it remains unchanged. If it exists with different options, the command
-fails.
+same ring and overflow settings, the command succeeds and does not change it, not even its level.
+If these settings differ, the command fails.
 
-Exit codes: 0 = the log exists now; 2, 3 see 'hold help'";
+Exit codes:
+  0     the log was created, or already existed
+  2, 3  error (see 'hold help')";
 
-/// What to do with a new line when a ring is full.
+/// What to do when a line does not fit because its ring is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Overflow {
-    /// Drop the new line, and count it
+    /// Drop the incoming line, and count it
     Drop,
     /// Overwrite the oldest lines
     Overwrite,
@@ -50,7 +52,7 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", default_value = "256K", value_parser = ring_bytes)]
     ring_bytes: u64,
 
-    /// What to do with a new line when a ring is full
+    /// What to do when a line does not fit because its ring is full
     #[arg(long, value_enum, default_value_t = Overflow::Drop)]
     overflow: Overflow,
 

@@ -25,11 +25,10 @@ Examples:
   hold log write shop events 'the shop is open'
   hold log tail -f shop events                    # works while a collector is running
   hold log collect shop events --file shop.log --max-bytes 10M
-  hold log dump shop events                       # all lines in the hold, even after a crash
+  hold log dump shop events                       # all lines still in the log, even after a crash
 
-Each thread that writes has its own ring of lines, so writers never wait for each other. One
-collector at a time merges the lines by time and removes them. Until they are collected, lines
-remain in the hold, even if their writers die.";
+Each thread that writes has its own ring buffer, so writers never wait for each other. One
+collector at a time merges the lines by time and frees their space for new lines. Lines that have not been collected yet remain in the hold, even if their writers die.";
 
 /// Options of `hold log`.
 #[derive(clap::Args, Debug)]
@@ -51,16 +50,16 @@ enum Subcommand {
     /// Write all lines, merged by time, to standard output or to rotated files
     #[command(after_help = flowing(collect::EXAMPLES))]
     Collect(collect::Args),
-    /// Print all lines in the hold without removing them
+    /// Print all lines still in the log, without collecting them
     #[command(after_help = flowing(dump::EXAMPLES))]
     Dump(dump::Args),
-    /// Print the last lines and, with -f, new lines, without removing them
+    /// Print the last lines and, with -f, new lines, without collecting them
     #[command(after_help = flowing(tail::EXAMPLES))]
     Tail(tail::Args),
     /// Print or set the level below which the log rejects lines
     #[command(after_help = flowing(level::EXAMPLES))]
     Level(level::Args),
-    /// Show the collector, the dropped lines, and the thread of each ring
+    /// Show the collector, the number of dropped lines, and the thread of each ring
     #[command(after_help = flowing(stat::EXAMPLES))]
     Stat(stat::Args),
 }

@@ -27,12 +27,15 @@ Examples:
   my-program 2>&1 | hold log write shop events
   my-program 2>&1 | hold log write shop events --drop   # never makes my-program wait
 
-If a ring is full, lines from standard input wait until there is room, so no line is lost. The
-command does not wait if --drop is given, if no collector is running, or if the lines are
-arguments. In these cases, it drops and counts each line for which there is no room.
+If a ring is full, the command waits for room for each line from standard input, so no line is
+lost. It does not wait if --drop is given, if no collector is running, or if the lines are
+arguments. In these cases, it drops and counts each line for which there is no room. In a log
+created with --overflow overwrite, it never waits: the oldest lines are overwritten.
 
-Exit codes: 0 = all lines are in the log, or below its level ('hold log level'); 1 = lines were
-dropped; 2, 3 see 'hold help'";
+Exit codes:
+  0     all lines are in the log, or below its level ('hold log level')
+  1     lines were dropped
+  2, 3  error (see 'hold help')";
 
 /// Options of `hold log write`.
 #[derive(clap::Args, Debug)]
@@ -63,6 +66,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
         framing: Framing::default(),
         // No line is longer; the log knows the exact limit.
         most: usize::try_from(stat.ring_bytes / 4).unwrap_or(usize::MAX),
+        what: "message",
         done: "written",
     };
     let waits = args.lines.is_empty() && !args.drop && stat.overflow == Overflow::Drop;
@@ -95,8 +99,8 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
 
 /// The pauses between looks at a full ring: the first, and the longest, to which they double.
 const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(10)];
-/// The most bytes of a ring that a line takes besides its text.
-const BESIDE_TEXT: u64 = 64;
+/// The most bytes of a ring that a line takes in addition to its text.
+const MOST_OVERHEAD: u64 = 64;
 
 /// The room in this process's ring: looked up again once the known room is used up.
 struct Space<'a> {
@@ -110,7 +114,7 @@ impl Space<'_> {
     /// Waits until there is room for a line with `text_bytes`, or until there is no collector.
     fn await_for(&mut self, text_bytes: u64) -> Result<()> {
         // A line that does not fit before the ring's end leaves the rest unused.
-        let wanted = 2 * (text_bytes + BESIDE_TEXT);
+        let wanted = 2 * (text_bytes + MOST_OVERHEAD);
         if self.left < wanted {
             let room = WaitForSpace { timeout: None, output: self.output };
             let found = room.wait(|time| look(self.log, wanted, time), || in_the_way(self.log))?;

@@ -15,12 +15,14 @@ pub const EXAMPLES: &str = "\
 Examples:
   hold queue create shop jobs
   hold queue create shop frames --elements 16 --element-bytes 8M --queues free,raw,done
-  hold queue create shop jobs --orphans full    # the job of a killed process is repeated
+  hold queue create shop tasks --orphans full   # the task of a killed process is repeated
 
 All elements start in the first named queue. If the queue exists with the same options, it remains
 unchanged. If it exists with different options, the command fails.
 
-Exit codes: 0 = the queue exists now; 2, 3 see 'hold help'";
+Exit codes:
+  0     the queue was created, or already existed
+  2, 3  error (see 'hold help')";
 
 /// The most named queues of a queue.
 const MOST_QUEUES: usize = 64;

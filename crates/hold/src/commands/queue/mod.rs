@@ -20,15 +20,16 @@ use std::process::ExitCode;
 /// Examples of `hold queue`.
 pub const EXAMPLES: &str = "\
 Examples:
-  hold queue create shop jobs                   # 1024 elements of 1 KiB; queues 'free' and 'full'
+  hold queue create shop jobs                   # 1024 elements of 1K; queues 'free', 'full'
   hold queue push shop jobs full 'first job'
   hold queue pull shop jobs full                # exit code 1 if the queue is empty
-  hold queue pull shop jobs full --follow | while read -r job; do echo \"$job\"; done
+  while job=$(hold queue pull shop jobs full --timeout 1h); do work \"$job\"; done
   hold queue stat shop jobs                     # statistics, and elements in flight
 
 A queue has elements of one size, which move between its named queues. 'push' takes an element
-from the first named queue, stores a message in it, and puts it into another one. 'pull' takes the
-element from there, prints the message, and returns the element to the first.";
+from the first named queue, stores a message in it, and puts the element into another named queue.
+'pull' takes the element from there, prints the message, and returns the element to the first
+named queue.";
 
 /// Options of `hold queue`.
 #[derive(clap::Args, Debug)]

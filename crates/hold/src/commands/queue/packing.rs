@@ -16,8 +16,8 @@ const HEAD: usize = 4;
 /// The layout of messages in elements.
 #[derive(clap::Args, Debug, Clone, Copy)]
 pub struct Packing {
-    /// Store the length of each message (4 bytes, little-endian) before it in the element; required
-    /// if messages may end with zero bytes
+    /// Elements begin with the length of the message (4 bytes, little-endian); this option is
+    /// required if messages may end with zero bytes
     #[arg(long)]
     pub sized: bool,
 }
@@ -38,7 +38,8 @@ impl Packing {
         let fits = head.len() == self.head() && message.len() <= rest.len();
         let length = u32::try_from(message.len()).ok().filter(|_| fits);
         let length = length.ok_or_else(|| {
-            Failure::failed(format!("a message of {} bytes does not fit", message.len()))
+            let (bytes, room) = (message.len(), rest.len());
+            Failure::failed(format!("a message of {bytes} bytes exceeds the element's {room}"))
         })?;
         if self.sized {
             head.copy_from_slice(&length.to_le_bytes());

@@ -26,17 +26,25 @@ Examples:
   hold queue pull shop jobs full || echo 'nothing to do'
   hold queue pull shop jobs full --timeout 10s
   hold queue pull shop jobs full --count 100 --timeout 0      # up to 100, without waiting
-  hold queue pull shop jobs full --follow | while read -r job; do work \"$job\"; done
+  while job=$(hold queue pull shop jobs full --timeout 1h); do work \"$job\"; done
+  hold queue pull shop jobs full --follow >> jobs.txt         # until Ctrl-C
   hold queue pull shop frames raw --to done --whole > frame   # all bytes of the element
   hold queue pull shop jobs full --format json                # {\"id\": 3, \"message\": \"first job\"}
 
 The output omits zero bytes at the end of an element, unless --sized or --whole is given. A
-message that contains line feeds takes several lines of output. To separate such messages, use
+message that contains line feeds spans several lines of output. To separate such messages, use
 --frames or --format json.
 
-Exit codes: 0 = the requested number of messages arrived; 1 = fewer arrived; 130 = stopped by a
-signal before all of them arrived; 2, 3 see 'hold help'. With --follow, a signal stops the command
-with exit code 0.";
+A message counts as done once it is printed. Do not pipe the output of --follow to a worker: the command prints
+all messages as soon as they arrive, and those in the pipe are lost if the worker dies.
+
+Exit codes:
+  0     the requested number of messages arrived
+  1     fewer arrived
+  2, 3  error (see 'hold help')
+  130   stopped by a signal before all of them arrived
+
+With --follow, a signal stops the command with exit code 0.";
 
 /// Options of `hold queue pull`.
 #[derive(clap::Args, Debug)]
@@ -56,11 +64,11 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = sizes::wait)]
     timeout: Option<Duration>,
 
-    /// Continue until a signal arrives
+    /// Print messages as they arrive, until a signal arrives
     #[arg(long, short)]
     follow: bool,
 
-    /// Put the elements into this queue afterwards [default: the first]
+    /// Put the elements into this named queue afterwards [default: the first]
     #[arg(long, value_name = "QUEUE")]
     to: Option<String>,
 

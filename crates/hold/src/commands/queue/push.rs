@@ -10,7 +10,7 @@ use crate::target::{Directory, StructureName};
 use commonhold::queue::{NamedQueue, Queue};
 use commonhold_terminal::failure::Result;
 use commonhold_terminal::output::Output;
-use commonhold_terminal::sizes::{self, things};
+use commonhold_terminal::sizes;
 use serde_json::json;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -27,7 +27,10 @@ Examples:
 The rest of an element is filled with zero bytes. If messages may end with zero bytes, use --sized
 with both 'hold queue push' and 'hold queue pull'.
 
-Exit codes: 0 = all messages are pushed; 1 = timed out; 2, 3 see 'hold help'";
+Exit codes:
+  0     all messages were pushed
+  1     timed out
+  2, 3  error (see 'hold help')";
 
 /// Options of `hold queue push`.
 #[derive(clap::Args, Debug)]
@@ -43,7 +46,7 @@ pub struct Args {
     #[arg(value_name = "MESSAGE", allow_negative_numbers = true, conflicts_with = "frames")]
     messages: Vec<OsString>,
 
-    /// Take free elements from this queue [default: the first]
+    /// Take free elements from this named queue [default: the first]
     #[arg(long, value_name = "QUEUE")]
     from: Option<String>,
 
@@ -69,6 +72,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
         arguments: &args.messages,
         framing: args.framing,
         most: args.packing.most(bytes.len()),
+        what: "message",
         done: "pushed",
     };
     let room = WaitForSpace { timeout: args.timeout, output: &output };
@@ -104,6 +108,5 @@ fn where_all_are(queue: &Queue, from: &str) -> Result<String> {
         format!("{count} in flight in slot {} (process {})", holder.slot, holder.pid)
     });
     let all: Vec<_> = others.chain(hands).collect();
-    let elements = things(stat.elements.into(), "element", "elements");
-    Ok(format!("queue {from} is empty; of {elements}, {}", all.join(", ")))
+    Ok(format!("queue {from} is empty; elements elsewhere: {}", all.join(", ")))
 }

@@ -1,12 +1,13 @@
 //! The following side: the origin that is followed, the creation of the map, and the reports.
 
+use super::compress::Compress;
 use super::secret::SecretFile;
 use super::service::Service;
 use crate::making::NewHold;
 use crate::target::{Directory, MapName};
 use commonhold::Hold;
 use commonhold::stream::StreamPosition;
-use commonhold_replicate::{Address, Replica, ReplicaEvents, ReplicaOptions};
+use commonhold_replicate::{Address, Compression, Replica, ReplicaEvents, ReplicaOptions};
 use commonhold_terminal::failure::{Failure, Result, note};
 use commonhold_terminal::output::Output;
 use commonhold_terminal::text::printable;
@@ -15,18 +16,37 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The origin that is followed, and the map that receives its changes.
+/// The origin that is followed, and the target: the map, or the hold, that receives its changes.
 #[derive(clap::Args, Debug)]
-pub struct Follow {
+pub struct Follow<T: clap::Args> {
     /// The origin's address: unix:PATH, tcp:HOST:PORT, or tcp:PORT (this machine)
     #[arg(value_name = "ADDRESS")]
     origin: Address,
 
     #[command(flatten)]
-    name: MapName,
+    pub target: T,
 
     #[command(flatten)]
     secret: SecretFile,
+
+    /// The name by which 'hold wait --replica' waits for this replica; it should differ from those
+    /// of the origin's other replicas
+    #[arg(long = "name", value_name = "NAME", default_value = "", hide_default_value = true)]
+    replica_name: String,
+
+    /// Another address of the same map: a relay, or a replica that may become the origin. If the
+    /// connection is lost, the command tries all addresses in turn and continues at its position.
+    /// You can give this option several times
+    #[arg(long, value_name = "ADDRESS")]
+    also: Vec<Address>,
+
+    /// Accept, once, an origin of another map, or an origin that was replaced by a promotion. The
+    /// origin's map then replaces the local map
+    #[arg(long)]
+    adopt: bool,
+
+    #[command(flatten)]
+    compress: Compress,
 
     #[command(flatten)]
     #[command(next_help_heading = "If the hold does not exist yet")]
@@ -53,15 +73,15 @@ struct Shared {
     ending: AtomicBool,
 }
 
-impl Follow {
-    /// The map's name.
-    pub fn map(&self) -> &str {
-        &self.name.map
+impl<T: clap::Args> Follow<T> {
+    /// The origin's address.
+    pub fn origin(&self) -> &Address {
+        &self.origin
     }
 
-    /// The map and its origin, for people.
-    pub fn shown(&self) -> String {
-        format!("map {} of {}", self.name.shown(), self.origin)
+    /// How to create the hold.
+    pub fn new_hold(&self) -> &NewHold {
+        &self.hold
     }
 
     /// The secret that each side must prove to know.
@@ -69,15 +89,33 @@ impl Follow {
         &self.secret
     }
 
-    /// Begins to follow.
+    /// Whether full syncs are compressed.
+    pub fn compression(&self) -> Compression {
+        self.compress.into()
+    }
+
+    /// The options of a replica.
+    pub fn options(&self) -> Result<ReplicaOptions> {
+        Ok(ReplicaOptions {
+            secret: self.secret.read()?,
+            also: self.also.clone(),
+            adopt: self.adopt,
+            name: self.replica_name.clone(),
+            compression: self.compress.into(),
+            ..ReplicaOptions::default()
+        })
+    }
+
+    /// Begins to follow with a map.
     pub fn begin(
         &self,
+        name: &MapName,
         subcommand: &'static str,
         dir: &Directory,
+        options: ReplicaOptions,
         out: &Output,
     ) -> Result<Following> {
-        let secret = self.secret.read()?;
-        let hold = self.hold.open_or_create_for_map(dir, &self.name)?;
+        let hold = self.hold.open_or_create_for_map(dir, name)?;
         // Before a script reads that it is ready, and ends it.
         let service = Service::begin(&hold)?;
         let shared = Arc::default();
@@ -88,9 +126,8 @@ impl Follow {
             shared: Arc::clone(&shared),
             said: None,
         };
-        let options = ReplicaOptions { secret, ..ReplicaOptions::default() };
-        let replica = Replica::connect(&hold, self.map(), &self.origin, options, voice)?;
-        let (map, missing) = (self.map().to_owned(), Cell::new(false));
+        let replica = Replica::connect(&hold, &name.map, &self.origin, options, voice)?;
+        let (map, missing) = (name.map.clone(), Cell::new(false));
         Ok(Following { hold, replica, service, shared, map, missing })
     }
 }
@@ -102,9 +139,14 @@ impl Following {
         self.shared.ready.load(Ordering::Relaxed)
     }
 
-    /// Fails if the map was dropped under the replica, which then cannot continue. The map may be
+    /// Fails if the replica has ended, because its map was promoted, or if the map was dropped under
+    /// it, so that it cannot continue. The map may be
     /// missing once while the replica recreates it, with the mode of another origin's map.
     pub fn ensure_map(&self) -> Result<()> {
+        let status = self.replica.status();
+        if let (true, Some(why)) = (status.ended, status.last_error) {
+            return Err(Failure::failed(why));
+        }
         let missing = self.is_ready()
             && self.hold.maps().open(&self.map).is_err_and(|error| error.is_not_found());
         match self.missing.replace(missing) && missing {
@@ -148,13 +190,15 @@ impl Voice {
 impl ReplicaEvents for Voice {
     fn ready(&mut self, position: StreamPosition) {
         // Relaxed: as above.
-        let before = self.shared.ready.swap(true, Ordering::Relaxed);
+        let before = self.shared.ready.load(Ordering::Relaxed);
         self.said = None;
         let again = if before { " again" } else { "" };
         self.say(
             &json!({ "event": "ready", "position": position.to_string() }),
             &format!("ready{again}: the map has the state of {} at {position}", self.origin),
         );
+        // When it is printed: a relay prints its addresses behind it.
+        self.shared.ready.store(true, Ordering::Relaxed);
     }
 
     fn lost(&mut self, why: &str) {

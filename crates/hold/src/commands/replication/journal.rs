@@ -1,13 +1,23 @@
-//! `hold journal`: records a map in a file, and rebuilds the map from it after a system crash.
+//! `hold journal`: records a map in a file, and rebuilds the map from it after a system crash;
+//! `hold journal run` does so for all maps of a hold.
 
+mod contents;
+mod hold;
+mod rebuild;
+mod recording;
+
+use self::recording::Recording;
 use super::service::Service;
 use crate::making::NewHold;
 use crate::target::{Directory, MapName};
+use clap::ArgMatches;
 use commonhold::Hold;
+use commonhold::raw::{is_unready, open_unready_map};
 use commonhold_replicate::journal::{
-    Journal, JournalOptions, Rebuilt, SyncPolicy, ensure_whole, rebuild,
+    Journal, JournalOptions, PastState, Rebuilt, inspect, shown_time,
 };
 use commonhold_terminal::failure::{Failure, Result, note};
+use commonhold_terminal::help::flowing;
 use commonhold_terminal::output::Output;
 use commonhold_terminal::sizes;
 use serde_json::json;
@@ -20,63 +30,116 @@ pub const EXAMPLES: &str = "\
 Examples:
   hold journal shop prices prices.journal                    # syncs every change immediately
   hold journal shop prices prices.journal --sync every-ms 5  # syncs every 5 milliseconds
-  hold journal shop prices prices.journal --rebuild-only     # rebuilds the map from the file
+  hold journal shop prices prices.journal --keep 7d          # keeps earlier states for a week
+  hold journal rebuild shop prices prices.journal            # rebuilds the map from the file
+  hold journal verify prices.journal                         # reads the file and reports damage
   hold stat shop prices                                      # the journal's progress and errors
+  hold journal run shop shop.journals                        # all maps of the hold
 
 Programs write to the map as usual. To wait until its changes are durable, a program calls
 'Map::sync' in the library, or runs 'hold sync'. If the map is missing and the file exists, as
 after a system crash, the command first rebuilds the map from the file. The map is then exactly as
-it was at one point in time, and includes every confirmed change.
+it was at one point in time, and includes every change that 'hold sync' or 'Map::sync' has
+confirmed.
 
 If the file belongs to another map, or to an earlier map with this name, the command fails. With
 --rebuild it drops the map and loads the contents of the file instead; with --replace it keeps the
 map and begins a new file. When the file has doubled in size, the journal compacts it into a new
 file; the disk needs room for both.
 
+With --keep, a file that a new one replaces remains as a segment in FILE.d, or in the directory
+that --archive names. 'hold journal rebuild --at' restores the map as it was at any time of the
+segments and the file. The names of the segments contain the times of their first and last states,
+so their order is the order in time. A new file also begins after --segment-time. The journal
+removes a segment when no state within --keep needs it. Other programs may copy, move and delete
+segments.
+
+The map may be a replica: the journal records what the replica applies. Start the replica first.
+
+If the map must be rebuilt and parts of the file are damaged, the command fails and lists the
+damage. With --skip-damaged, it rebuilds the map without these parts. If the map exists, no
+rebuild is needed: the damaged file is kept as FILE.damaged, and the journal begins a new file.
+
 If the disk is full or fails, the journal reports this on standard error and in 'hold stat', and
 retries. The map remains usable. After a signal, the command writes and syncs all changes, and
 then exits.
 
-Exit codes: 0 = the map has been rebuilt, or a signal stopped the command after all changes were
-durable; 2, 3 see 'hold help'";
+Exit codes:
+  0     a signal stopped the command after all changes were durable
+  2, 3  error (see 'hold help')";
 
-/// Options of `hold journal`.
+/// Options of `hold journal`: a subcommand, or those for keeping a journal.
+#[derive(Debug)]
+pub enum Args {
+    Sub(Subcommand),
+    Keep(Box<KeepArgs>),
+}
+
+impl clap::FromArgMatches for Args {
+    fn from_arg_matches(matches: &ArgMatches) -> std::result::Result<Args, clap::Error> {
+        match matches.subcommand_name() {
+            Some(_) => {
+                <Subcommand as clap::FromArgMatches>::from_arg_matches(matches).map(Args::Sub)
+            }
+            None => <KeepArgs as clap::FromArgMatches>::from_arg_matches(matches)
+                .map(|args| Args::Keep(Box::new(args))),
+        }
+    }
+
+    fn update_from_arg_matches(
+        &mut self,
+        matches: &ArgMatches,
+    ) -> std::result::Result<(), clap::Error> {
+        *self = <Args as clap::FromArgMatches>::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl clap::Args for Args {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        <Subcommand as clap::Subcommand>::augment_subcommands(
+            <KeepArgs as clap::Args>::augment_args(command),
+        )
+        .args_conflicts_with_subcommands(true)
+        .subcommand_negates_reqs(true)
+        .subcommand_required(false)
+        .arg_required_else_help(true)
+        .disable_help_subcommand(true)
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        <Args as clap::Args>::augment_args(command)
+    }
+}
+
+/// The subcommands of `hold journal`.
+#[derive(clap::Subcommand, Debug)]
+pub enum Subcommand {
+    /// Record all maps of a hold, each in a file of its own in one directory
+    #[command(after_help = flowing(hold::EXAMPLES))]
+    Run(Box<hold::Args>),
+    /// Rebuild a map, or all maps of a hold, from the journal: the latest state, or an earlier one
+    #[command(after_help = flowing(rebuild::EXAMPLES))]
+    Rebuild(rebuild::Args),
+    /// Read the files of a journal to the end, and report their contents, damage and holes
+    #[command(after_help = flowing(contents::EXAMPLES))]
+    Verify(contents::Args),
+}
+
+/// Options for keeping a journal.
 #[derive(clap::Args, Debug)]
-pub struct Args {
+pub struct KeepArgs {
     #[command(flatten)]
     name: MapName,
 
-    /// The journal's file
+    /// The journal file
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// Milliseconds, after '--sync every-ms'
-    #[arg(value_name = "N", hide = true)]
-    milliseconds: Option<u64>,
+    #[command(flatten)]
+    recording: Recording,
 
-    /// How often to sync changes to disk: always (after each change), 'every-ms N' (every N
-    /// milliseconds), or never
-    #[arg(long, value_name = "WHEN", default_value = "always")]
-    sync: String,
-
-    /// Size of the map's stream, if the map does not have one yet; it limits how far the journal
-    /// may fall behind
-    #[arg(long, value_name = "SIZE", value_parser = sizes::bytes, default_value = "64MiB")]
-    stream_size: u64,
-
-    /// Compact the file whenever it has doubled in size, unless it is smaller than this
-    #[arg(long, value_name = "SIZE", value_parser = sizes::bytes, default_value = "16MiB")]
-    compact_size: u64,
-
-    /// Drop the map if it exists, and rebuild it from the file
-    #[arg(long, conflicts_with = "replace")]
-    rebuild: bool,
-
-    /// Rebuild the map from the file if the map is missing, then exit
-    #[arg(long, conflicts_with = "replace")]
-    rebuild_only: bool,
-
-    /// Discard the existing file and begin a new one
+    /// Begin a new file. The existing file is discarded or, with --keep, becomes a segment
     #[arg(long)]
     replace: bool,
 
@@ -86,41 +149,33 @@ pub struct Args {
     hold: NewHold,
 }
 
-impl Args {
-    fn policy(&self) -> Result<SyncPolicy> {
-        let text = match (&*self.sync, self.milliseconds) {
-            ("every-ms", Some(number)) => format!("every-ms={number}"),
-            (_, Some(number)) => {
-                let text =
-                    format!("expected the arguments HOLD MAP FILE, got one more: '{number}'");
-                return Err(Failure::usage(text));
-            }
-            (text, None) => text.to_owned(),
-        };
-        text.parse().map_err(|error| Failure::usage(format!("--sync: {error}")))
+/// Verifies a journal, or keeps one.
+pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
+    match args {
+        Args::Sub(Subcommand::Run(args)) => hold::run(args, directory, output),
+        Args::Sub(Subcommand::Rebuild(args)) => rebuild::run(args, directory, output),
+        Args::Sub(Subcommand::Verify(args)) => contents::run(args, output),
+        Args::Keep(args) => keep(args, directory, output),
     }
 }
 
 /// Rebuilds the map if needed, then keeps the journal.
-pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
+fn keep(args: &KeepArgs, directory: &Directory, output: &Output) -> Result<ExitCode> {
     let output = output.text_or_json("journal")?;
-    let sync = args.policy()?;
+    let options =
+        JournalOptions { replace: args.replace, ..args.recording.options("HOLD MAP FILE")? };
+    let sync = options.sync;
     let hold = open(args, directory)?;
     let service = Service::begin(&hold)?;
-    let options = JournalOptions {
-        sync,
-        stream_bytes: args.stream_size,
-        compact_bytes: args.compact_size,
-        replace: args.replace,
-    };
     rebuild_if_missing(args, &hold, &options, &output)?;
-    if args.rebuild_only {
-        return Ok(ExitCode::SUCCESS);
-    }
     let journal = Journal::start(&hold, &args.name.map, &args.file, options)?;
     let begun = json!({ "event": "journal", "file": args.file, "sync": sync.to_string() });
     let shown = format!("{}, {sync}", args.file.display());
     tell(&output, &begun, &shown)?;
+    if let Some(kept) = journal.status().damaged_file {
+        let text = format!("the file is damaged; it is kept as {kept}, and a new file begins");
+        tell(&output, &json!({ "event": "damaged", "kept": kept }), &text)?;
+    }
     let said = RefCell::new(None);
     service.run(|| watch(&journal, &said, &output))?;
     journal.finish()?;
@@ -128,7 +183,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
 }
 
 /// The hold; created only if there is a file to rebuild the map from.
-fn open(args: &Args, directory: &Directory) -> Result<Hold> {
+fn open(args: &KeepArgs, directory: &Directory) -> Result<Hold> {
     if args.file.exists() {
         return args.hold.open_or_create_for_map(directory, &args.name);
     }
@@ -136,37 +191,74 @@ fn open(args: &Args, directory: &Directory) -> Result<Hold> {
 }
 
 fn rebuild_if_missing(
-    args: &Args,
+    args: &KeepArgs,
     hold: &Hold,
     options: &JournalOptions,
     output: &Output,
 ) -> Result<()> {
     let name = &args.name.map;
-    let is_there = match hold.maps().open(name) {
-        // Half rebuilt by a process that was killed.
-        Ok(map) => !map.is_replica(),
+    let is_there = match open_unready_map(hold, name) {
+        // If it is not ready, it is half rebuilt by a process that was killed, or a replica.
+        Ok(map) => !is_unready(&map),
         Err(error) if error.is_not_found() => false,
         Err(error) => return Err(error.into()),
     };
-    let wanted = args.rebuild || args.rebuild_only || !is_there;
-    if !wanted || args.replace || !(args.file.exists() || args.rebuild || args.rebuild_only) {
+    let wanted = args.recording.rebuild || !is_there;
+    if !wanted || args.replace || !(args.file.exists() || args.recording.rebuild) {
         return Ok(());
     }
-    if is_there && args.rebuild {
-        ensure_whole(&args.file)?;
+    let contents = inspect(&args.file)?;
+    if contents.of_replica && !args.recording.rebuild {
+        let text = format!(
+            "{}: this is the journal of a replica; start the replica, which gets the map from its \
+             origin, and then the journal; or add --rebuild to rebuild it as an ordinary map",
+            args.file.display()
+        );
+        return Err(Failure::failed(text));
+    }
+    if is_there && args.recording.rebuild {
+        contents.ensure_usable(options)?;
+        ensure_no_journal(hold, name)?;
         hold.maps().drop(name)?;
     }
-    let rebuilt = rebuild(hold, name, &args.file, options)?;
-    let Rebuilt { position, pairs, changes, cut_off_bytes } = &rebuilt;
-    let event = json!({ "event": "rebuilt", "position": position.to_string(), "pairs": pairs,
-        "changes": changes, "cut_off_bytes": cut_off_bytes });
-    let end = match cut_off_bytes {
+    let rebuilt = commonhold_replicate::journal::rebuild(hold, name, &args.file, options)?;
+    tell_rebuilt(output, &args.name, &rebuilt, None)
+}
+
+/// Checks that no journal of the map runs, before the map is dropped.
+///
+/// # Errors
+/// `Busy`, which names its process.
+fn ensure_no_journal(hold: &Hold, map: &str) -> Result<()> {
+    drop(commonhold::raw::JournalSlot::take(hold, map)?);
+    Ok(())
+}
+
+/// Reports what was rebuilt.
+fn tell_rebuilt(
+    output: &Output,
+    name: &MapName,
+    rebuilt: &Rebuilt,
+    state: Option<&PastState>,
+) -> Result<()> {
+    let Rebuilt { position, pairs, changes, cut_off_bytes, damage } = rebuilt;
+    let mut event = json!({ "event": "rebuilt", "map": name.map,
+        "position": position.to_string(), "pairs": pairs, "changes": changes,
+        "cut_off_bytes": cut_off_bytes, "damage": damage });
+    let mut end = match cut_off_bytes {
         0 => String::new(),
         bytes => format!("; {} at the end were not durable", sizes::shown(*bytes)),
     };
+    if let Some(PastState { file, time_ms, .. }) = state {
+        (event["file"], event["time_ms"]) = (json!(file), json!(time_ms));
+        end.push_str(&format!("; as of {}, from {}", shown_time(*time_ms), file.display()));
+    }
+    for part in damage {
+        end.push_str(&format!("; skipped: {part}"));
+    }
     let text = format!(
         "map {} rebuilt: {}, {}{end}",
-        args.name.shown(),
+        name.shown(),
         sizes::things(*pairs, "pair", "pairs"),
         sizes::things(*changes, "change since", "changes since")
     );
@@ -183,11 +275,14 @@ fn watch(journal: &Journal, said: &RefCell<Option<String>>, output: &Output) -> 
     if error == *said.borrow() {
         return Ok(());
     }
-    let text = match &error {
-        Some(why) => format!("changes are not becoming durable: {why}; retrying"),
-        None => "changes are becoming durable again".to_owned(),
+    let (event, text) = match &error {
+        Some(why) => {
+            let text = format!("changes are not becoming durable: {why}; retrying");
+            (json!({ "event": "error", "why": why }), text)
+        }
+        None => (json!({ "event": "recovered" }), "changes are becoming durable again".to_owned()),
     };
-    tell(output, &json!({ "event": "trouble", "why": error }), &text)?;
+    tell(output, &event, &text)?;
     said.replace(error);
     Ok(())
 }

@@ -26,6 +26,11 @@ pub struct SecretFile {
 }
 
 impl SecretFile {
+    /// Whether an option names the secret's file.
+    pub fn is_given(&self) -> bool {
+        self.secret_file.is_some()
+    }
+
     /// The secret, if an option names its file.
     ///
     /// # Errors

@@ -1,8 +1,8 @@
 //! `hold sync`: waits until a map's journal has made every change durable.
 
+use crate::commands::replication::timed_wait;
 use crate::target::{Directory, MapName};
-use commonhold::ErrorKind;
-use commonhold_terminal::failure::{NO, Result, complain};
+use commonhold_terminal::failure::Result;
 use commonhold_terminal::output::Output;
 use commonhold_terminal::sizes;
 use serde_json::json;
@@ -18,8 +18,10 @@ Examples:
 The command waits until every earlier change to the map is in the map's journal ('hold journal')
 and on disk.
 
-Exit codes: 0 = all changes are durable; 1 = timed out; 3 = no journal is running, or it cannot
-write (a message gives the reason)";
+Exit codes:
+  0  all changes are durable
+  1  timed out
+  3  no journal is running, or the journal cannot write (a message gives the reason)";
 
 /// Options of `hold sync`.
 #[derive(clap::Args, Debug)]
@@ -36,19 +38,6 @@ pub struct Args {
 pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
     let output = output.text_or_json("sync")?;
     let map = directory.map_to_write(&args.name)?;
-    match map.sync(args.timeout) {
-        Ok(position) => {
-            if output.is_json() {
-                output.json_line(&json!({ "durable": position.to_string() }))?;
-            }
-            Ok(ExitCode::SUCCESS)
-        }
-        Err(error) if error.kind() == ErrorKind::TimedOut => {
-            if !output.is_quiet() {
-                complain(&error.to_string());
-            }
-            Ok(NO.into())
-        }
-        Err(error) => Err(error.into()),
-    }
+    let synced = map.sync(args.timeout);
+    timed_wait::show(&output, synced.map(|position| json!({ "durable": position.to_string() })))
 }

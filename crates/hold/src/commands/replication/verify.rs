@@ -18,15 +18,18 @@ use std::time::Duration;
 pub const EXAMPLES: &str = "\
 Examples:
   hold verify tcp:7400 copy prices && echo 'the same'
-  hold verify unix:/run/prices.sock copy prices --most 1000 --format json
+  hold verify unix:/run/prices.sock copy prices --limit 1000 --format json
 
 The command compares the two maps, pair by pair, at one position in the origin's stream, while
 writers continue, and prints the keys that differ. It reads the whole map from the origin into
 memory, and rechecks keys that change during the comparison. It also prints a digest of each map.
-Equal maps have equal digests, even on different machines.
+Equal maps have equal digests, even on different machines. If the replica has only the keys of a
+prefix, the command compares only these, and the digests cover only these.
 
-Exit codes: 0 = the maps are equal; 1 = keys differ, or changed too often to compare; 2, 3 see
-'hold help'";
+Exit codes:
+  0     the maps are equal
+  1     keys differ, or changed too often to compare
+  2, 3  error (see 'hold help')";
 
 /// Options of `hold verify`.
 #[derive(clap::Args, Debug)]
@@ -47,7 +50,7 @@ pub struct Args {
 
     /// Maximum number of keys to list
     #[arg(long, value_name = "N", default_value_t = 20)]
-    most: usize,
+    limit: usize,
 }
 
 /// Compares.
@@ -55,7 +58,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     let output = output.text_or_json("verify")?;
     let options = ReplicaOptions { secret: args.secret.read()?, ..ReplicaOptions::default() };
     let hold = directory.open_to_read(&args.name.hold)?;
-    let how = (args.timeout, args.most);
+    let how = (args.timeout, args.limit);
     let found = verify(&hold, &args.name.map, &args.origin, options, how)?;
     if output.is_json() {
         output.json(&as_json(&found))?;
@@ -69,6 +72,7 @@ fn as_json(found: &Verified) -> serde_json::Value {
     json!({
         "equal": found.is_equal(),
         "position": found.position.to_string(),
+        "prefix": found.prefix,
         "pairs": found.pairs,
         "origin_digest": found.origin_digest,
         "replica_digest": found.replica_digest,
@@ -95,9 +99,13 @@ fn as_text(found: &Verified, args: &Args) -> String {
         let keys = sizes::things(found.undecided, "key", "keys");
         line(format!("{keys} kept changing and were not compared; raise --timeout"));
     }
+    let of = found
+        .prefix
+        .as_ref()
+        .map_or(String::new(), |prefix| format!(" in the keys that begin with '{prefix}'"));
     if found.is_equal() {
         line(format!(
-            "map {} equals that of {}: {}, digest {}, at {}",
+            "map {} equals that of {}{of}: {}, digest {}, at {}",
             args.name.shown(),
             args.origin,
             sizes::things(found.pairs, "pair", "pairs"),
@@ -106,7 +114,7 @@ fn as_text(found: &Verified, args: &Args) -> String {
         ));
     } else {
         line(format!(
-            "digest at the origin {}, here {}",
+            "digest{of} at the origin {}, here {}",
             found.origin_digest, found.replica_digest
         ));
     }

@@ -22,7 +22,9 @@ The file appears under its name only when the database is complete. A server tha
 database then switches to the new one. The command imports regular files, with their .br and .gz
 versions. It follows symlinks only if they stay below DIR.
 
-Exit codes: 0 = the database is complete; 2, 3 = nothing has changed; see 'hold help'";
+Exit codes:
+  0     the database is complete
+  2, 3  error, and nothing has changed (see 'hold help')";
 
 /// Options of `hold serve-import`.
 #[derive(clap::Args, Debug)]

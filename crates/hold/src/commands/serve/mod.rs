@@ -32,31 +32,36 @@ pub const EXAMPLES: &str = "\
 Examples:
   hold serve ./public                                   # http://127.0.0.1:8080/, local only
   hold serve ./public --listen tcp:0.0.0.0:80 --workers 4
-  hold serve ./public --listen unix:/run/files.sock --access-log requests
+  hold serve ./public --listen unix:/run/files.sock
   hold serve ~/Zotero/storage --layout zotero           # /ABCD1234 is the PDF of that item
   hold serve-import ./public files.db && hold serve files.db --files sqlite
   hold serve ./public --admin tcp:8081                  # status page and metrics
   curl -s localhost:8080/index.html; echo index.html | nc localhost 8080
-  hold log tail serve-public requests                   # see --access-log, --hold
+  hold serve ./public --hold files --access-log requests
+  hold log tail files requests                          # in another terminal
   hold bench files ./public --matrix                    # the best choices for these files
 
 The server accepts two protocols at the same address. The first is HTTP/1.1: GET, HEAD, ranges,
-conditional requests, and precompressed .br and .gz versions stored next to a file. In the simple
-protocol, a client sends an id and a newline, and reads the file's bytes until the end. One zero
-byte means that the id does not exist.
+conditional requests, and precompressed .br and .gz versions stored next to a file. In HTTP, a
+file's id is the path of its URL without the leading slash. The second is a simple protocol: a
+client sends an id and a newline, and reads the file's bytes until the end of the stream. A single
+zero byte means that the id does not exist or that its file cannot be read.
 
-Each worker is a separate process. Workers share one cache of --cache-bytes in a hold. The cache
-survives a crash of the server, and with --hold it survives any exit. If a worker dies, the server
-starts another one, and the other workers continue. After a file changes or disappears, the server
-sends its old contents for at most --fresh. It serves no files outside DIR.
+Each worker is a separate process. All workers share one cache in a hold. The cache survives a
+crash of the server, and with --hold it survives any exit. If a worker dies, the server starts
+another one, and the other workers continue. After a file changes or disappears, the server sends
+its old contents for at most the time set by --fresh. Without --follow-symlinks, it serves no
+files outside DIR.
 
-After SIGTERM or SIGINT, the server exits when all responses have been sent, or after --grace. A
-second signal stops it immediately. SIGHUP starts new workers, which may run a new version of this
-program, and then lets the old workers finish.
+After SIGTERM or SIGINT, the server exits when all responses have been sent, or when the time set
+by --grace has passed. A second signal stops it immediately. SIGHUP starts new workers, which may
+run a new version of this program, and then lets the old workers finish.
 
 TCP is not encrypted: on the public Internet, put the server behind a TLS proxy.
 
-Exit codes: 0 = stopped by a signal; 2, 3 see 'hold help'";
+Exit codes:
+  0     stopped by a signal
+  2, 3  error (see 'hold help')";
 
 /// Serves, as the supervisor or as one of its workers.
 pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {

@@ -17,9 +17,9 @@ use commonhold_terminal::sizes;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The bytes that a hold needs besides the cache: its own structures, the index, room for contents
+/// The bytes that a hold needs in addition to the cache: its own structures, the index, room for contents
 /// that are being replaced.
-const BESIDE_CACHE: u64 = 64 << 20;
+const OVERHEAD_BYTES: u64 = 64 << 20;
 
 /// Options of `hold serve`.
 #[derive(clap::Args, Debug, Clone)]
@@ -72,7 +72,7 @@ pub struct Args {
     limits: Limits,
 
     #[command(flatten)]
-    #[command(next_help_heading = "Alternative implementations (see 'hold bench files')")]
+    #[command(next_help_heading = "Alternative implementations")]
     choices: Choices,
 
     /// Set by the supervisor: this is a worker
@@ -82,17 +82,16 @@ pub struct Args {
 
 #[derive(clap::Args, Debug, Clone)]
 struct Cache {
-    /// The hold for the cache; it remains when the server exits [default: a hold named after DIR,
-    /// deleted on exit]
+    /// The hold for the cache; it remains when the server exits [default: a temporary hold, named
+    /// after DIR, which is deleted when the server exits normally]
     #[arg(long, value_name = "HOLD")]
     hold: Option<PathBuf>,
 
     /// Maximum number of bytes of file contents to keep in memory
-    #[arg(long, value_name = "SIZE", value_parser = sizes::bytes, default_value = "256MiB")]
+    #[arg(long, value_name = "SIZE", value_parser = sizes::bytes, default_value = "256M")]
     cache_bytes: u64,
 
-    /// Largest file to cache; larger files are sent directly [default: 32KiB; for a database
-    /// 256KiB]
+    /// Largest file to cache; larger files are sent directly [default: 32K; 256K for a database]
     #[arg(long, value_name = "SIZE", value_parser = sizes::bytes)]
     keep_up_to: Option<u64>,
 
@@ -130,7 +129,7 @@ struct Choices {
     #[arg(long = "loop", value_name = "LOOP", default_value_t = LoopKind::Epoll, value_parser = choice(&LoopKind::ALL, LoopKind::word))]
     kind: LoopKind,
 
-    /// The data structure that holds the connections
+    /// The table of the connections and their requests
     #[arg(long, value_name = "MAP", default_value_t, value_parser = choice(&RequestsKind::ALL, RequestsKind::word))]
     requests: RequestsKind,
 
@@ -194,7 +193,7 @@ impl Args {
             Some(name) => name.clone(),
             None => default_hold(&self.place)?,
         };
-        let most = self.cache.cache_bytes.saturating_mul(2).saturating_add(BESIDE_CACHE);
+        let most = self.cache.cache_bytes.saturating_mul(2).saturating_add(OVERHEAD_BYTES);
         let options = directory.options().max_bytes(most.next_multiple_of(1 << 20));
         Ok(options.open_or_create(directory.resolve(&name)?)?)
     }

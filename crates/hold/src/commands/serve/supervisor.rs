@@ -119,7 +119,10 @@ fn listen(args: &Args) -> Result<Vec<Listener>> {
         listeners.push(Address::Tcp("127.0.0.1".to_owned(), DEFAULT_PORT).listen()?);
     }
     match listeners.len() > MOST_SOCKETS {
-        true => Err(Failure::usage(format!("at most {MOST_SOCKETS} addresses to listen on"))),
+        true => Err(Failure::usage(format!(
+            "expected at most {MOST_SOCKETS} addresses to listen on, got {}",
+            listeners.len()
+        ))),
         false => Ok(listeners),
     }
 }
@@ -172,7 +175,7 @@ impl Recruiter<'_> {
     fn new(listeners: &[Listener]) -> Result<Recruiter<'_>> {
         let program = std::env::current_exe();
         let program = program
-            .map_err(|e| Failure::failed(format!("cannot find the file of this program: {e}")))?;
+            .map_err(|e| Failure::failed(format!("cannot find this program's executable: {e}")))?;
         // The path, even if another version of the program is there by the time of SIGHUP.
         let mut arguments: Vec<_> = std::env::args_os().skip(1).collect();
         // Before any argument that ends the options.

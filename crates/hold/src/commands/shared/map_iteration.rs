@@ -20,11 +20,12 @@ pub struct MapIteration {
     #[command(flatten)]
     pub name: MapName,
 
-    /// Print only keys that begin with PREFIX; the command still reads all keys
+    /// Leave out keys that do not begin with PREFIX; the command still reads all keys
     #[arg(long, short, value_name = "PREFIX", allow_negative_numbers = true)]
     prefix: Option<OsString>,
 
-    /// Maximum number of keys or pairs to print; with --cursor, the minimum size of a page
+    /// Maximum number of keys or pairs to print; with --cursor, the approximate size of a page,
+    /// which may contain a few hundred more
     #[arg(long, short = 'l', value_name = "N")]
     limit: Option<u64>,
 

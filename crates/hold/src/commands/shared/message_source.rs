@@ -19,6 +19,8 @@ pub struct MessageSource<'a> {
     pub framing: Framing,
     /// The most bytes of a message.
     pub most: usize,
+    /// The noun for people: `message`.
+    pub what: &'static str,
     /// The verb for people, as a participle: `sent`.
     pub done: &'static str,
 }
@@ -45,8 +47,8 @@ impl MessageSource<'_> {
         match result {
             Ok(all) => Ok(Done { all, ..done }),
             Err(Failure::Failed(text)) if done.count > 0 => {
-                let count = things(done.count, "message", "messages");
-                Err(Failure::failed(format!("{text}\n{} before it: {count}", self.done)))
+                let count = things(done.count, self.what, &format!("{}s", self.what));
+                Err(Failure::failed(format!("{text}\n{} before the error: {count}", self.done)))
             }
             Err(failure) => Err(failure),
         }
@@ -61,7 +63,8 @@ impl MessageSource<'_> {
             let (message, most) = (argument.as_bytes(), self.most);
             if message.len() > most {
                 return Err(Failure::failed(format!(
-                    "message {number} has {} bytes; the maximum is {most}",
+                    "{} {number} has {} bytes; the maximum is {most}",
+                    self.what,
                     message.len()
                 )));
             }
@@ -81,7 +84,8 @@ impl MessageSource<'_> {
     ) -> Result<bool> {
         let input = stdin().lock();
         if input.is_terminal() && !output.is_quiet() {
-            note("reading messages from the terminal, one per line; Ctrl-D ends them");
+            let what = self.what;
+            note(&format!("reading {what}s from the terminal, one per line; Ctrl-D ends them"));
         }
         let mut reader = Reader::new(input, self.framing, self.most);
         let mut message = Vec::new();

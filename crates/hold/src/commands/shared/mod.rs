@@ -4,11 +4,13 @@
 //! - [`receive_loop`]: receives messages: how many, how long to wait for each, what ends the loop
 //! - [`wait_for_space`]: a sender's wait for space
 //! - [`map_iteration`]: the pairs of a map, for `keys` and `scan`
+//! - [`confirmation`]: asks before something is deleted
 //! - [`choice_parser`]: options with a fixed set of words
 //! - [`structure_kind`]: the kind of a named structure in a hold
 //! - [`inherited_sockets`]: sockets that systemd passes
 
 pub mod choice_parser;
+pub mod confirmation;
 pub mod inherited_sockets;
 pub mod map_iteration;
 pub mod message_source;

@@ -1,7 +1,7 @@
 //! The loop that receives, pulls or follows messages: how many, how long to wait for each, and
 //! what ends it.
 //!
-//! A wait sleeps in turns. Between them the loop checks for a signal, and whether the reader of the
+//! A wait is a series of short sleeps. Between them the loop checks for a signal, and whether the reader of the
 //! output has gone.
 //!
 //! Invariant: every message shown is written out before the loop waits.
@@ -14,9 +14,9 @@ use std::io::Stdout;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// The length of the first turn of a wait, and of the longest, to which it doubles.
-const FIRST_TURN: Duration = Duration::from_millis(50);
-const LONGEST_TURN: Duration = Duration::from_millis(400);
+/// The length of the first sleep of a wait, and of the longest, to which it doubles.
+const FIRST_SLEEP: Duration = Duration::from_millis(50);
+const LONGEST_SLEEP: Duration = Duration::from_millis(400);
 /// How long the end may take after a signal, if the reader of the output does not read.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -69,20 +69,20 @@ impl ReceiveLoop {
         sink.flush()?;
         // Later than the clock can express: without limit.
         let deadline = self.patience.and_then(|patience| Instant::now().checked_add(patience));
-        let mut longest = FIRST_TURN;
+        let mut longest = FIRST_SLEEP;
         loop {
             let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-            let turn = left.map_or(longest, |left| left.min(longest));
-            if turn.is_zero() || interrupt.came() {
+            let sleep = left.map_or(longest, |left| left.min(longest));
+            if sleep.is_zero() || interrupt.came() {
                 return Ok(None);
             }
             if reader_is_gone() {
                 return Err(Failure::ReaderGone);
             }
-            if let Some(item) = next(turn)? {
+            if let Some(item) = next(sleep)? {
                 return Ok(Some(item));
             }
-            longest = LONGEST_TURN.min(longest * 2);
+            longest = LONGEST_SLEEP.min(longest * 2);
         }
     }
 

@@ -10,7 +10,7 @@ pub fn kind_of(hold: &Hold, name: &str) -> Result<Option<StructureKind>> {
     if let Some(other) = hold.structures()?.into_iter().find(|other| other.name == name) {
         return Ok(Some(other.kind));
     }
-    match hold.maps().open(name) {
+    match commonhold::raw::open_unready_map(hold, name) {
         Ok(_) => Ok(Some(StructureKind::Map)),
         Err(error) if error.is_not_found() => Ok(None),
         Err(error) => Err(error.into()),

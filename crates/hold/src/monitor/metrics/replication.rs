@@ -1,4 +1,4 @@
-//! Origins, replicas and journals in Prometheus' format, from their reports. The reports are JSON
+//! Origins, replicas, journals and bridges in Prometheus' format, from their reports. The reports are JSON
 //! of other processes, perhaps of another version: missing parts are left out.
 
 use super::text::{Kind, Labels, Text};
@@ -11,7 +11,7 @@ use serde_json::Value;
 /// Name, kind, help, field and factor.
 type Metric = (&'static str, Kind, &'static str, &'static str, f64);
 
-const REPLICA: [Metric; 9] = [
+const REPLICA: [Metric; 11] = [
     ("hold_replica_connected", Gauge, "Whether a replica is connected.", "connected", 1.0),
     (
         "hold_replica_ready",
@@ -51,6 +51,20 @@ const REPLICA: [Metric; 9] = [
         1.0,
     ),
     (
+        "hold_replica_sync_bytes_total",
+        Counter,
+        "Bytes of the pairs that a replica has received with whole maps.",
+        "sync_bytes",
+        1.0,
+    ),
+    (
+        "hold_replica_sync_wire_bytes_total",
+        Counter,
+        "Bytes that a replica has received over the network for the pairs of whole maps.",
+        "sync_wire_bytes",
+        1.0,
+    ),
+    (
         "hold_replica_connections_total",
         Counter,
         "Connections that a replica has made.",
@@ -59,7 +73,7 @@ const REPLICA: [Metric; 9] = [
     ),
 ];
 
-const FOLLOWER: [Metric; 2] = [
+const FOLLOWER: [Metric; 4] = [
     (
         "hold_origin_replica_lag_bytes",
         Gauge,
@@ -74,11 +88,53 @@ const FOLLOWER: [Metric; 2] = [
         "connected_ms",
         1e-3,
     ),
+    (
+        "hold_origin_replica_sync_bytes_total",
+        Counter,
+        "Bytes of the pairs of whole maps that an origin sent to a replica, before compression.",
+        "sync_bytes",
+        1.0,
+    ),
+    (
+        "hold_origin_replica_sync_wire_bytes_total",
+        Counter,
+        "Bytes that an origin has sent over the network for the pairs of whole maps.",
+        "sync_wire_bytes",
+        1.0,
+    ),
 ];
 
 const JOURNAL: [Metric; 2] = [
     ("hold_journal_file_bytes", Gauge, "Bytes of a journal's file.", "bytes", 1.0),
     ("hold_journal_compactions_total", Counter, "Compactions of a journal.", "compactions", 1.0),
+];
+
+const BRIDGE: [Metric; 7] = [
+    ("hold_bridge_connected", Gauge, "Whether a bridge to NATS is connected.", "connected", 1.0),
+    ("hold_bridge_ready", Gauge, "Whether a bridge has caught up once.", "ready", 1.0),
+    (
+        "hold_bridge_lag_messages",
+        Gauge,
+        "Changes that one side of a bridge has and the other has not, approximately.",
+        "lag_messages",
+        1.0,
+    ),
+    ("hold_bridge_lag_seconds", Gauge, "Age of the older side of a bridge.", "lag_ms", 1e-3),
+    (
+        "hold_bridge_in_flight",
+        Gauge,
+        "Messages of a bridge whose acknowledgement is not there yet.",
+        "in_flight",
+        1.0,
+    ),
+    ("hold_bridge_messages_total", Counter, "Changes that a bridge transferred.", "messages", 1.0),
+    (
+        "hold_bridge_reconnects_total",
+        Counter,
+        "Times that a bridge made its lost connection again.",
+        "reconnects",
+        1.0,
+    ),
 ];
 
 fn number(of: &Value, field: &str, times: f64) -> Option<f64> {
@@ -97,7 +153,9 @@ fn labels(report: &Report) -> Labels<'_> {
 pub fn write(text: &mut Text, inventory: &Inventory) {
     let of =
         |what: &'static str| inventory.reports.iter().filter(move |report| report.what == what);
-    for (metrics, what) in [(&REPLICA[..], "replica"), (&JOURNAL[..], "journal")] {
+    for (metrics, what) in
+        [(&REPLICA[..], "replica"), (&JOURNAL[..], "journal"), (&BRIDGE[..], "bridge")]
+    {
         for &(name, kind, help, field, times) in metrics {
             let samples =
                 of(what).filter_map(|r| Some((labels(r), number(&r.says, field, times)?)));
@@ -115,6 +173,29 @@ pub fn write(text: &mut Text, inventory: &Inventory) {
         failing,
     );
     origins(text, of("origin"));
+    replicas_of_holds(text, of("hold"));
+}
+
+fn replicas_of_holds<'a>(text: &mut Text, replicas: impl Iterator<Item = &'a Report>) {
+    let replicas: Vec<_> = replicas.collect();
+    let connected = replicas
+        .iter()
+        .filter_map(|r| Some((vec![("party", &*r.id)], number(&r.says, "connected", 1.0)?)));
+    let help = "Whether a replica of a whole hold is connected.";
+    text.family("hold_whole_replica_connected", Gauge, help, connected);
+    let maps = replicas.iter().flat_map(|report| {
+        ["followed", "skipped", "dropped"].into_iter().filter_map(move |state| {
+            let labels = vec![("party", &*report.id), ("state", state)];
+            Some((labels, length(&report.says[state])?))
+        })
+    });
+    let help = "Maps that a replica of a whole hold follows, skips, or keeps after their drop.";
+    text.family("hold_whole_replica_maps", Gauge, help, maps);
+}
+
+/// A number, or the number of names in a list.
+fn length(of: &Value) -> Option<f64> {
+    of.as_array().map(|names| names.len() as f64).or_else(|| of.as_f64())
 }
 
 fn origins<'a>(text: &mut Text, origins: impl Iterator<Item = &'a Report>) {
@@ -136,7 +217,10 @@ fn origins<'a>(text: &mut Text, origins: impl Iterator<Item = &'a Report>) {
     for (name, kind, help, field, times) in FOLLOWER {
         let samples = followers.iter().filter_map(|(report, id, replica)| {
             let peer = replica["peer"].as_str().unwrap_or("-");
-            let labels = [labels(report), vec![("replica", &**id), ("peer", peer)]].concat();
+            let mut labels = [labels(report), vec![("replica", &**id), ("peer", peer)]].concat();
+            labels.extend(
+                replica["name"].as_str().filter(|it| !it.is_empty()).map(|it| ("name", it)),
+            );
             Some((labels, number(replica, field, times)?))
         });
         text.family(name, kind, help, samples);

@@ -20,9 +20,11 @@ pub fn section(inventory: &Inventory) -> String {
         queues(inventory),
         channels(inventory),
         logs(inventory),
+        replicas_of_holds(inventory),
         replicas(inventory),
         origins(inventory),
         journals(inventory),
+        bridges(inventory),
     ]
     .concat()
 }
@@ -34,7 +36,7 @@ fn memory(inventory: &Inventory) -> String {
         "<section><h2>Memory of the hold</h2>\n\
          <svg class=\"meter\" role=\"presentation\"><rect class=\"all\" width=\"100%\" height=\"100%\" rx=\"3\"/>\
          <rect width=\"{part:.2}%\" height=\"100%\" rx=\"3\"/></svg>\n\
-         <p>{} used, {} taken, {} at most; {} with it open</p></section>\n",
+         <p>{} used, {} allocated, limit {}; open by {}</p></section>\n",
         bytes(hold.used_bytes),
         bytes(hold.memory_bytes),
         bytes(hold.max_bytes),
@@ -163,11 +165,10 @@ fn replicas(inventory: &Inventory) -> String {
     ]);
     for report in reports(inventory, "replica") {
         let says = &report.says;
-        let is = says["connected"].as_bool() == Some(true);
         table.row([
             report.map.clone(),
             word(says, "origin"),
-            if is { "yes" } else { "no" }.to_owned(),
+            yes_or_no(says, "connected"),
             bytes(number(says, "lag_bytes")),
             span(number(says, "lag_ms")),
             count(number(says, "changes")),
@@ -177,6 +178,62 @@ fn replicas(inventory: &Inventory) -> String {
     table.section("Replicas")
 }
 
+fn replicas_of_holds(inventory: &Inventory) -> String {
+    let mut table =
+        Table::new(&["all maps of", "connected", "followed>", "skipped", "dropped", "last error"]);
+    for report in reports(inventory, "hold") {
+        let says = &report.says;
+        table.row([
+            word(says, "origin"),
+            yes_or_no(says, "connected"),
+            count(number(says, "followed")),
+            names(says, "skipped"),
+            names(says, "dropped"),
+            word(says, "last_error"),
+        ]);
+    }
+    table.section("Replicas of whole holds")
+}
+
+fn yes_or_no(of: &Value, field: &str) -> String {
+    if of[field].as_bool() == Some(true) { "yes" } else { "no" }.to_owned()
+}
+
+fn names(of: &Value, field: &str) -> String {
+    let names: Vec<_> =
+        of[field].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    if names.is_empty() { "–".to_owned() } else { names.join(", ") }
+}
+
+fn bridges(inventory: &Inventory) -> String {
+    let mut table = Table::new(&[
+        "map",
+        "bridge",
+        "remote",
+        "connected",
+        "behind>",
+        "time>",
+        "in flight>",
+        "reconnects>",
+        "last error",
+    ]);
+    for report in reports(inventory, "bridge") {
+        let says = &report.says;
+        table.row([
+            report.map.clone(),
+            word(says, "direction"),
+            word(says, "remote"),
+            yes_or_no(says, "connected"),
+            count(number(says, "lag_messages")),
+            span(number(says, "lag_ms")),
+            count(number(says, "in_flight")),
+            count(number(says, "reconnects")),
+            word(says, "last_error"),
+        ]);
+    }
+    table.section("Bridges")
+}
+
 fn origins(inventory: &Inventory) -> String {
     let mut table = Table::new(&["origin of", "replica", "state", "behind>", "connected>"]);
     for report in reports(inventory, "origin") {
@@ -184,7 +241,7 @@ fn origins(inventory: &Inventory) -> String {
         for replica in replicas {
             table.row([
                 report.map.clone(),
-                word(replica, "peer"),
+                peer(replica),
                 word(replica, "state"),
                 bytes(number(replica, "lag_bytes")),
                 span(number(replica, "connected_ms")),
@@ -195,6 +252,14 @@ fn origins(inventory: &Inventory) -> String {
         }
     }
     table.section("Origins")
+}
+
+/// The other end, and its name if it has one.
+fn peer(replica: &Value) -> String {
+    match replica["name"].as_str().unwrap_or_default() {
+        "" => word(replica, "peer"),
+        name => format!("{name} ({})", word(replica, "peer")),
+    }
 }
 
 fn journals(inventory: &Inventory) -> String {

@@ -9,8 +9,11 @@ use super::super::{
     timeline::{Interval, PackedTimeline, Span, Timeline},
 };
 use super::CHANNEL;
-use super::message::{LAST, Message};
-use crate::workload::{Result, RunError, clock::now_ns};
+use crate::workload::{
+    Result, RunError,
+    clock::now_ns,
+    message::{LAST, Message},
+};
 use commonhold::channel::{Consumer, Join, Policy, Received};
 use commonhold::{ErrorKind, Hold};
 use serde::{Deserialize, Serialize};
@@ -24,7 +27,7 @@ pub enum Manner {
     Lossless,
     /// The producer does not wait; missed messages are counted
     Lossy,
-    /// The producer waits for --patience, then drops the consumer, which joins again
+    /// The producer waits for the time set by --patience, then drops the consumer, which joins again
     Patient,
 }
 

@@ -5,13 +5,12 @@
 //! constant rate is free of coordinated omission, and all results can be plotted. With
 //! `--ping-pong` it compares round trips between two processes with those of a bare cache line.
 //!
-//! - [`message`]: a self-verifying message
+//! - [`message`]: the self-verifying messages
 //! - [`producer`], [`consumer`]: the two kinds of processes
 //! - [`ping_pong`]: round trips
 //! - [`report`]: results and tables; [`plot`]: the curves
 
 mod consumer;
-mod message;
 mod ping_pong;
 mod plot;
 mod producer;
@@ -25,7 +24,7 @@ use super::{
     timeline::{Span, Timeline},
 };
 use crate::workload::{
-    Result, RunError,
+    Result, RunError, message,
     pin::{Cpus, usable},
     temporary::TemporaryHold,
 };
@@ -42,11 +41,11 @@ const CHANNEL: &str = "bench";
 /// Shown after `hold bench channel --help`.
 pub const EXAMPLES: &str = "\
 Examples:
-  hold bench channel --cpus 0,1                    as fast as possible, one consumer
-  hold bench channel --rate 1000 --cpus 0,1        1,000 messages per second: latency
+  hold bench channel --cpus 0,1              # as fast as possible, one consumer
+  hold bench channel --rate 1000 --cpus 0,1  # 1,000 messages per second: latency
   hold bench channel --consumers 3 --cpus 0,1,2,3 --plot channel.svg
   hold bench channel --policy lossy --ring-bytes 64K --message-size 1K --plot channel.html
-  hold bench channel --ping-pong --cpus 0,1        round trips, and those of a bare cache line
+  hold bench channel --ping-pong --cpus 0,1  # round trips, and those of a bare cache line
 
 Latency is measured from the instant at which a message is due until a consumer has verified it.
 With --rate, a message that cannot be sent in time counts as late. With --rate 0 (as fast as
@@ -61,7 +60,7 @@ pub struct Args {
     message_size: u64,
 
     /// Size of the ring, rounded up to a power of two
-    #[arg(long, value_name = "SIZE", default_value = "102400", value_parser = sizes::bytes)]
+    #[arg(long, value_name = "SIZE", default_value = "100K", value_parser = sizes::bytes)]
     ring_bytes: u64,
 
     /// Messages per second; 0 means as many as possible
@@ -80,7 +79,7 @@ pub struct Args {
     #[arg(long, value_name = "S", default_value_t = 10.0)]
     seconds: f64,
 
-    /// How long to send before the measurement begins
+    /// How long to send messages before the measurement begins
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = humantime::parse_duration)]
     warm_up: Duration,
 
@@ -92,7 +91,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Manner::Lossless)]
     policy: Manner,
 
-    /// Maximum time that a patient producer waits
+    /// Maximum time that the producer waits for a patient consumer
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = humantime::parse_duration)]
     patience: Duration,
 
@@ -112,7 +111,7 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["rate", "consumers", "interval", "policy", "sample", "plot"])]
     ping_pong: bool,
 
-    /// Rounds of --ping-pong for the channels and for the bare cache lines, alternating; results
+    /// Number of --ping-pong rounds, alternating between channels and bare cache lines; results
     /// are medians
     #[arg(long, value_name = "N", default_value_t = 11, requires = "ping_pong")]
     rounds: usize,

@@ -12,13 +12,13 @@ use super::super::{
     percentiles::{self, PERCENTILES},
     table,
 };
-use super::message::{LAST, Message};
 use super::{Args, Part, prepare};
 use crate::workload::{
     Result, RunError,
     board::Board,
     clock::{self, now_ns},
     latency::{Latencies, Packed, show},
+    message::{LAST, Message},
     results::{COMMONHOLD, Results, median},
 };
 use commonhold::Hold;
@@ -316,7 +316,7 @@ pub fn lines(args: &Args, results: &Results) -> Vec<String> {
         ns(value(COMMONHOLD, "round_trip_ns")),
         ns(value(BARE, "round_trip_ns")),
         format!("{ratio:.2}x"),
-        format!("<= {}x", goals::PING_PONG_RATIO),
+        goals::text(WORKLOAD, "ratio_to_cache_line"),
     ];
     let single = PERCENTILES.iter().map(|(label, metric, _)| {
         let [ours, bare] = [COMMONHOLD, BARE].map(|system| value(system, metric));

@@ -10,8 +10,11 @@ use super::super::{
     timeline::Span,
 };
 use super::CHANNEL;
-use super::message::{LAST, Message};
-use crate::workload::{Result, clock::now_ns};
+use crate::workload::{
+    Result,
+    clock::now_ns,
+    message::{LAST, Message},
+};
 use commonhold::Hold;
 use commonhold::channel::Producer;
 use serde::{Deserialize, Serialize};

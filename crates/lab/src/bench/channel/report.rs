@@ -141,7 +141,7 @@ fn goal_lines(args: &Args, measured: &Measured) -> Vec<String> {
         return Vec::new();
     }
     let ours = measured.all().total().count as f64 / measured.span.seconds();
-    let [theirs, ratio, goal] = goals::compare(Some(goals::OLIVE), ours, ">=", rate);
+    let [theirs, ratio, goal] = goals::compare(goals::of(WORKLOAD, "messages_per_s"), ours, rate);
     let rows = [["messages".to_owned(), rate(ours), theirs, ratio, goal]];
     let mut lines =
         table::lines(["as fast as possible", "here", "Olive*", "ratio*", "goal"], &rows);

@@ -37,8 +37,8 @@ pub struct Asking {
     #[arg(long, value_enum, default_value_t = Protocol::Http)]
     pub protocol: Protocol,
 
-    /// Request the file with rank K in proportion to 1 / K^S; with S = 0, all files are requested
-    /// equally often
+    /// Request the file of rank K with a frequency proportional to 1 / K^S; with S = 0, all files
+    /// are requested equally often
     #[arg(long, value_name = "S", default_value_t = 0.0)]
     pub zipf: f64,
 
@@ -213,11 +213,11 @@ mod tests {
     }
 
     fn prepared(asking: &Asking, count: usize) -> Requests {
-        let ground = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir().unwrap();
         for number in 0..count {
-            std::fs::write(ground.path().join(format!("{number:04}")), vec![b'x'; number]).unwrap();
+            std::fs::write(folder.path().join(format!("{number:04}")), vec![b'x'; number]).unwrap();
         }
-        asking.prepare(ground.path(), &Interrupt::default(), &ProgressBar::hidden()).unwrap()
+        asking.prepare(folder.path(), &Interrupt::default(), &ProgressBar::hidden()).unwrap()
     }
 
     #[test]

@@ -20,7 +20,8 @@ pub const ZOTERO_DIGITS: &[u8; 36] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
 pub enum Layout {
     /// Any files; an id is a path below the directory
     Tree,
-    /// Folders named by 8 characters of A-Z0-9 with one .pdf in each; an id is a folder's name
+    /// Folders whose names are 8 characters from A-Z and 0-9, each containing one .pdf; an id is a
+    /// folder's name
     Zotero,
 }
 
@@ -113,34 +114,34 @@ fn entries(folder: &Path) -> Result<Vec<(DirEntry, FileType)>> {
 mod tests {
     use super::*;
 
-    fn ground(files: &[&str]) -> tempfile::TempDir {
-        let ground = tempfile::tempdir().unwrap();
+    fn folder(files: &[&str]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
         for file in files {
-            let path = ground.path().join(file);
+            let path = folder.path().join(file);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, file).unwrap();
         }
-        ground
+        folder
     }
 
-    fn ids(layout: Layout, ground: &tempfile::TempDir) -> (Vec<String>, u64) {
-        let found = layout.find(ground.path()).unwrap();
+    fn ids(layout: Layout, folder: &tempfile::TempDir) -> (Vec<String>, u64) {
+        let found = layout.find(folder.path()).unwrap();
         let text = |id: &Vec<u8>| String::from_utf8(id.clone()).unwrap();
         (found.files.keys().map(text).collect(), found.left_out)
     }
 
     #[test]
     fn a_trees_ids_are_paths_and_links_are_left_out() {
-        let ground = ground(&["b/c/d.txt", "a.txt", "b/x"]);
-        std::os::unix::fs::symlink("a.txt", ground.path().join("link")).unwrap();
-        std::os::unix::fs::symlink("b", ground.path().join("folder")).unwrap();
+        let folder = folder(&["b/c/d.txt", "a.txt", "b/x"]);
+        std::os::unix::fs::symlink("a.txt", folder.path().join("link")).unwrap();
+        std::os::unix::fs::symlink("b", folder.path().join("folder")).unwrap();
         let wanted = ["a.txt", "b/c/d.txt", "b/x"].map(str::to_owned).to_vec();
-        assert_eq!(ids(Layout::Tree, &ground), (wanted, 2));
+        assert_eq!(ids(Layout::Tree, &folder), (wanted, 2));
     }
 
     #[test]
     fn zoteros_ids_are_folders_with_one_pdf() {
-        let ground = ground(&[
+        let folder = folder(&[
             "ABCD0123/paper.pdf",
             "ABCD0123/notes.txt",
             "TWOFILES/a.pdf",
@@ -150,7 +151,7 @@ mod tests {
             "NOPAPER0/notes.txt",
             "PLAINFIL",
         ]);
-        assert_eq!(ids(Layout::Zotero, &ground), (vec!["ABCD0123".to_owned()], 5));
+        assert_eq!(ids(Layout::Zotero, &folder), (vec!["ABCD0123".to_owned()], 5));
     }
 
     #[test]

@@ -30,7 +30,8 @@ pub fn make(
     let failed = |path: &Path, e| RunError::new(format!("cannot create {}: {e}", path.display()));
     fs::create_dir_all(directory).map_err(|e| failed(directory, e))?;
     if fs::read_dir(directory).map_err(|e| failed(directory, e))?.next().is_some() {
-        let text = format!("{} is not empty; --make needs a new directory", directory.display());
+        let text =
+            format!("{} is not empty; --make needs a new or empty directory", directory.display());
         return Err(RunError::new(text));
     }
     progress.set_length(count);
@@ -85,23 +86,23 @@ mod tests {
     type Files = Vec<(Vec<u8>, Vec<u8>)>;
 
     fn made(layout: Layout) -> (tempfile::TempDir, Files) {
-        let ground = tempfile::tempdir().unwrap();
-        let made = make(ground.path(), layout, 7, &[0, 10, 1000], 5, &ProgressBar::hidden());
+        let folder = tempfile::tempdir().unwrap();
+        let made = make(folder.path(), layout, 7, &[0, 10, 1000], 5, &ProgressBar::hidden());
         let made = made.unwrap();
         assert_eq!((made.files, made.bytes), (7, 2 * 1010));
-        let found = layout.find(ground.path()).unwrap();
+        let found = layout.find(folder.path()).unwrap();
         assert_eq!(found.left_out, 0);
         let read = |(id, path): (Vec<u8>, PathBuf)| (id, fs::read(path).unwrap());
-        (ground, found.files.into_iter().map(read).collect())
+        (folder, found.files.into_iter().map(read).collect())
     }
 
     #[test]
     fn the_same_is_made_again() {
         for layout in [Layout::Tree, Layout::Zotero] {
-            let (ground, files) = made(layout);
+            let (folder, files) = made(layout);
             assert_eq!(files.len(), 7);
             assert_eq!(files, made(layout).1);
-            let again = make(ground.path(), layout, 1, &[1], 5, &ProgressBar::hidden());
+            let again = make(folder.path(), layout, 1, &[1], 5, &ProgressBar::hidden());
             assert!(again.err().unwrap().to_string().contains("is not empty"));
         }
     }

@@ -7,7 +7,7 @@
 use super::load::Measured;
 use super::report;
 use super::server_choices::{Combination, DIMENSIONS, Dimension};
-use super::{Args, Ground};
+use super::{Args, Setup};
 use crate::bench::{
     plot::{
         chart::{Axis, Chart, Curve},
@@ -38,18 +38,18 @@ struct Case {
 }
 
 /// Runs all combinations and shows the results.
-pub fn run(args: &Args, ground: &Ground, json: bool) -> Result<()> {
+pub fn run(args: &Args, setup: &Setup, json: bool) -> Result<()> {
     let varied = args.varied();
     let combinations = args.serving.combination().vary(&varied);
     let new = |combination| Case { combination, rounds: Vec::new(), error: None };
     let mut cases: Vec<Case> = combinations.into_iter().map(new).collect();
-    measure(args, ground, &mut cases)?;
+    measure(args, setup, &mut cases)?;
     cases.sort_by(|a, b| b.score().total_cmp(&a.score()));
     let results = collect(args, &cases);
     if let Some(path) = &args.plot {
-        draw(args, ground, &varied, &cases, path, &results.place())?;
+        draw(args, setup, &varied, &cases, path, &results.place())?;
     }
-    crate::bench::show(&results, json, &|_| lines(args, ground, &cases))?;
+    crate::bench::show(&results, json, &|_| lines(args, setup, &cases))?;
     let failed = cases.iter().filter(|case| case.error.is_some()).count() as u64;
     match failed {
         0 => Ok(()),
@@ -61,14 +61,14 @@ pub fn run(args: &Args, ground: &Ground, json: bool) -> Result<()> {
     }
 }
 
-fn measure(args: &Args, ground: &Ground, cases: &mut [Case]) -> Result<()> {
+fn measure(args: &Args, setup: &Setup, cases: &mut [Case]) -> Result<()> {
     let bar = progress::of_things(&Output::new(None, false), "runs");
     bar.set_length(args.rounds * cases.len() as u64);
     for _ in 0..args.rounds {
         for case in &mut *cases {
             bar.set_message(case.combination.shown());
             if case.error.is_none() {
-                match super::measure(args, ground, &case.combination) {
+                match super::measure(args, setup, &case.combination) {
                     Ok(measured) => case.rounds.push(measured),
                     Err(error @ (RunError::Text(_) | RunError::Hold(_))) => {
                         case.error = Some(error.to_string());
@@ -124,7 +124,7 @@ fn collect(args: &Args, cases: &[Case]) -> Results {
     results
 }
 
-fn lines(args: &Args, ground: &Ground, cases: &[Case]) -> Vec<String> {
+fn lines(args: &Args, setup: &Setup, cases: &[Case]) -> Vec<String> {
     let named: Vec<&Dimension> =
         DIMENSIONS.iter().filter(|d| cases[0].combination.word(d.name).is_some()).collect();
     let columns = ["requests", "MB/s", "p50", "p99", "per server CPU second"];
@@ -133,13 +133,13 @@ fn lines(args: &Args, ground: &Ground, cases: &[Case]) -> Vec<String> {
     let rows: Vec<Vec<String>> = cases.iter().map(|case| row(case, &named)).collect();
     let rounds = sizes::things(args.rounds, "round", "rounds");
     let mut lines = vec![
-        report::title(args, &ground.requests),
+        report::title(args, &setup.requests),
         format!("{} combinations, medians of {rounds}, the best first", cases.len()),
         String::new(),
     ];
     lines.extend(table::wide(&heading, &rows));
     lines.push("\nEvery response body was verified against its hash.".to_owned());
-    lines.extend(report::left_out(&ground.requests));
+    lines.extend(report::left_out(&setup.requests));
     lines.extend(cases.iter().filter_map(Case::failure).map(|text| format!("FAILED {text}")));
     lines
 }
@@ -160,13 +160,13 @@ fn row(case: &Case, named: &[&Dimension]) -> Vec<String> {
 
 fn draw(
     args: &Args,
-    ground: &Ground,
+    setup: &Setup,
     varied: &[&Dimension],
     cases: &[Case],
     path: &Path,
     place: &str,
 ) -> Result<()> {
-    let lines = std::iter::once(report::title(args, &ground.requests));
+    let lines = std::iter::once(report::title(args, &setup.requests));
     let lines = lines.chain(place.lines().map(str::to_owned)).collect();
     let words = Words { title: "hold bench files --matrix".to_owned(), lines };
     let best = cases.iter().filter(|case| case.error.is_none()).take(BEST);

@@ -50,14 +50,14 @@ use std::path::{Path, PathBuf};
 /// Shown after `hold bench files --help`.
 pub const EXAMPLES: &str = "\
 Examples:
-  hold bench files --make 1000 --sizes 1KiB,16KiB,128KiB try   a directory for tests
-  hold bench files try                                  start 'hold serve', and measure it
+  hold bench files --make 1000 --sizes 1K,16K,128K try  # a directory for tests
+  hold bench files try                                 # start 'hold serve', and measure it
   hold bench files try --zipf 0.99 --unknown 5 --loop uring --cache hold
-  hold bench files try --rate 20000 --plot files.html   latency at a rate
-  hold bench files try --cpus 0 --server-cpus 1         the server alone on a processor
+  hold bench files try --rate 20000 --plot files.html  # latency at a fixed rate
+  hold bench files try --cpus 0 --server-cpus 1        # the server on a processor of its own
   hold bench files try --protocol simple --threads 2 --sleep 1ms --sleep-deviation 300us
-  hold bench files try --address tcp:127.0.0.1:80 --server-pid 1234   any HTTP server
-  hold bench files try --matrix                         all 216 combinations of choices
+  hold bench files try --address tcp:127.0.0.1:80 --server-pid 1234  # any HTTP server
+  hold bench files try --matrix                        # all 216 combinations of choices
   hold bench files try --matrix loop,cache --rounds 5 --plot matrix.html
 
 Latency is measured from the instant at which a request is due. Without --rate, a request is due
@@ -68,7 +68,7 @@ they must not change during the benchmark.";
 /// Options of `hold bench files`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The directory that the server serves; every response must match the file in it
+    /// The directory that the server serves; every response must match the corresponding file
     #[arg(value_name = "DIR", required_unless_present = "worker")]
     directory: Option<PathBuf>,
 
@@ -99,13 +99,13 @@ pub struct Args {
         help_heading = "The measurement")]
     plot: Option<PathBuf>,
 
-    /// Create DIR with COUNT files in the --layout, and exit
+    /// Create DIR with COUNT files in the chosen layout, and exit
     #[arg(long, value_name = "COUNT", conflicts_with_all = ["matrix", "plot", "address"],
         value_parser = clap::value_parser!(u64).range(1..=100_000_000), help_heading = "A directory for tests")]
     make: Option<u64>,
 
     /// Sizes of these files, used in turn
-    #[arg(long, value_name = "SIZE,...", value_delimiter = ',', default_value = "1KiB,16KiB,128KiB",
+    #[arg(long, value_name = "SIZE,...", value_delimiter = ',', default_value = "1K,16K,128K",
         value_parser = sizes::bytes, help_heading = "A directory for tests")]
     sizes: Vec<u64>,
 
@@ -119,7 +119,7 @@ pub struct Args {
 }
 
 /// The shared state of all measurements of a run.
-struct Ground {
+struct Setup {
     directory: PathBuf,
     /// Of the same files, if a server needs it.
     database: Database,
@@ -142,34 +142,34 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
     let interrupt = Interrupt::watch()?;
     let bar = progress::of_things(&Output::new(None, false), "files read");
     let requests = args.asking.prepare(directory, &interrupt, &bar)?;
-    let ground = Ground {
+    let setup = Setup {
         directory: directory.to_owned(),
         database: Database::default(),
         requests,
         interrupt,
     };
     match args.matrix {
-        Some(_) => matrix::run(args, &ground, json),
-        None => run_once(args, &ground, json),
+        Some(_) => matrix::run(args, &setup, json),
+        None => run_once(args, &setup, json),
     }
 }
 
-fn run_once(args: &Args, ground: &Ground, json: bool) -> Result<()> {
-    let measured = measure(args, ground, &args.serving.combination())?;
+fn run_once(args: &Args, setup: &Setup, json: bool) -> Result<()> {
+    let measured = measure(args, setup, &args.serving.combination())?;
     let mut results = match args.memory_unmeasured {
         true => Results::here_in_short(),
         false => Results::here(),
     };
     report::add(&mut results, &args.serving.system(), &args.workload(), &measured);
     if let Some(path) = &args.plot {
-        report::draw(args, &ground.requests, &measured, path, &results.place())?;
+        report::draw(args, &setup.requests, &measured, path, &results.place())?;
     }
-    super::show(&results, json, &|_| report::lines(args, &ground.requests, &measured))
+    super::show(&results, json, &|_| report::lines(args, &setup.requests, &measured))
 }
 
 /// One server, from its beginning to its end.
-fn measure(args: &Args, ground: &Ground, combination: &Combination) -> Result<Measured> {
-    let Ground { directory, database, requests, interrupt } = ground;
+fn measure(args: &Args, setup: &Setup, combination: &Combination) -> Result<Measured> {
+    let Setup { directory, database, requests, interrupt } = setup;
     let serving = &args.serving;
     let mut server = serving.open(directory, database, &args.asking, combination, interrupt)?;
     let plan = args.load.plan(server.address.clone(), &args.asking, args.matrix.is_some())?;

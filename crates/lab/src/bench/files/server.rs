@@ -42,7 +42,7 @@ pub struct Serving {
     #[arg(long, value_name = "PID", requires = "address")]
     server_pid: Option<u32>,
 
-    /// Number of the server's worker processes
+    /// Number of worker processes in the server
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     workers: Option<u64>,
 

@@ -29,9 +29,9 @@ const LOG: &str = "bench";
 /// Shown after `hold bench log --help`.
 pub const EXAMPLES: &str = "\
 Examples:
-  hold bench log                                  2 writers, as fast as they can
-  hold bench log --rate 100000 --cpus 0,1,1       100,000 lines per second each: cost per line
-  hold bench log --full wait                      nothing is dropped; writers wait for room
+  hold bench log                             # 2 writers, as fast as they can
+  hold bench log --rate 100000 --cpus 0,1,1  # 100,000 lines per second each: cost per line
+  hold bench log --full wait                 # nothing is dropped; writers wait for room
   hold bench log --writers 4 --line-bytes 200 --file /tmp/bench.log --format json";
 
 /// Options of `hold bench log`.
@@ -41,7 +41,7 @@ pub struct Args {
     #[arg(long, value_name = "W", default_value_t = 2)]
     writers: u32,
 
-    /// Time for which the writers write, in seconds
+    /// How long the writers run, in seconds
     #[arg(long, value_name = "S", default_value_t = 5.0)]
     seconds: f64,
 
@@ -73,7 +73,7 @@ pub struct Args {
     #[arg(long, value_name = "LIST", value_parser = Cpus::parse)]
     cpus: Option<Cpus>,
 
-    /// How a writer waits until a line is due
+    /// With --rate, how a writer waits until the next line is due
     #[arg(long, value_enum, default_value_t = Waiting::Spin)]
     wait: Waiting,
 

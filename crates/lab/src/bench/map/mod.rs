@@ -6,13 +6,13 @@
 //! | phase | what each process does |
 //! |---|---|
 //! | `put` | sets each key of its range, ascending, value = key |
-//! | `upd` | sets each key again |
+//! | `upd` | sets each key again, to another value |
 //! | `mix` | gets 98 of 100 keys, deletes and sets 2 of 100 (counted as one operation) |
 //! | `get` | gets each key |
 //! | `get_many` | gets each key, many at a time |
 //! | `put_latency` | `put` into a fresh hold, every single put timed; after `put`, in a pass of its own, so that looking at the clock costs the rates nothing |
 //!
-//! - [`order`]: the keys and their order; [`work`]: a process; [`run`] drives them
+//! - [`order`]: the order of the keys; [`work`]: a process; [`run`] drives them
 
 mod order;
 mod report;
@@ -21,20 +21,22 @@ mod work;
 use super::show;
 use crate::workload::{
     Result, RunError, clock,
+    form::Padded,
+    pairs::Phase,
     results::{COMMONHOLD, Results, median},
     temporary::TemporaryHold,
     worker::Worker,
 };
 use commonhold::map::MapOptions;
-use order::{Order, Shape};
+use order::Order;
 use std::path::PathBuf;
-use work::{Done, Job, Phase};
+use work::{Done, Job};
 
 /// Shown after `hold bench map --help`.
 pub const EXAMPLES: &str = "\
 Examples:
-  hold bench map                          2 processes, 10 million 4-byte keys and values
-  hold bench map --fixed --order random   fixed-length pairs, read in random order
+  hold bench map                         # 2 processes, 10 million 4-byte keys and values
+  hold bench map --fixed --order random  # fixed-length pairs, read in random order
   hold bench map --keys 1000000 --phases put,get --format json";
 
 /// All processes begin this long after the command to begin.
@@ -67,7 +69,8 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Order::Own)]
     order: Order,
 
-    /// Phases to run, in the given order
+    /// Phases to run, in the given order, except that put_latency runs last. If put is listed,
+    /// put_latency runs even if it is not
     #[arg(
         long,
         value_name = "PHASES",
@@ -85,7 +88,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1)]
     runs: usize,
 
-    /// Skip the pass that times each put
+    /// Do not run put_latency unless --phases lists it
     #[arg(long)]
     no_put_latency: bool,
 
@@ -117,8 +120,8 @@ pub fn run(args: &Args, json: bool) -> Result<()> {
 }
 
 impl Args {
-    fn shape(&self) -> Shape {
-        Shape { key_size: self.key_size, value_size: self.value_size }
+    fn form(&self) -> Padded {
+        Padded { key_size: self.key_size, value_size: self.value_size }
     }
 
     fn main_phases(&self) -> Vec<Phase> {
@@ -145,7 +148,7 @@ impl Args {
         if self.keys < self.processes {
             return Err(RunError::new("expected at least as many --keys as --processes"));
         }
-        if !self.shape().tells_apart(self.keys) {
+        if !self.form().tells_apart(self.keys) {
             let (keys, size) = (self.keys, self.key_size);
             return Err(RunError::new(format!(
                 "{keys} keys cannot differ in {size} bytes; raise --key-size or lower --keys"
@@ -208,7 +211,7 @@ fn start(args: &Args, temporary: &TemporaryHold) -> Result<Vec<Worker>> {
             hold: temporary.path().to_owned(),
             first: share(process),
             end: share(process + 1),
-            shape: args.shape(),
+            form: args.form(),
             order: args.order,
             batch: args.batch,
             starter: std::process::id(),

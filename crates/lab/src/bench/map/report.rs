@@ -5,8 +5,8 @@ use super::super::{
     table,
 };
 use super::Args;
-use super::work::Phase;
 use crate::workload::latency::show;
+use crate::workload::pairs::Phase;
 use crate::workload::results::{COMMONHOLD, Results};
 use indicatif::HumanCount;
 
@@ -60,13 +60,13 @@ fn rows(
             .filter_map(|p| get(phase, &format!("ops_per_s_process_{p}")))
             .map(|r| format!("{:.2}", r / 1e6));
         let goal = goals::rate(args.fixed, phase.name()).filter(|_| comparable);
-        let [theirs, ratio, wanted] = compare(goal, rate, ">=", table::rate);
+        let [theirs, ratio, wanted] = compare(goal, rate, table::rate);
         let each = each.collect::<Vec<_>>().join(" ");
         rows.push([phase.name().to_owned(), table::rate(rate), each, theirs, ratio, wanted]);
     }
     if let Some(bytes) = get(Phase::Put, "bytes_per_pair") {
-        let goal = Some(goals::bytes_per_pair(args.fixed)).filter(|_| comparable);
-        let [theirs, ratio, wanted] = compare(goal, bytes, "<=", |b| format!("{b:.1}"));
+        let goal = goals::bytes_per_pair(args.fixed).filter(|_| comparable);
+        let [theirs, ratio, wanted] = compare(goal, bytes, |b| format!("{b:.1}"));
         let name = "bytes per pair".to_owned();
         rows.push([name, format!("{bytes:.1}"), String::new(), theirs, ratio, wanted]);
     }
@@ -75,10 +75,9 @@ fn rows(
 
 fn latency_lines(get: &dyn Fn(&str) -> Option<f64>) -> Vec<String> {
     let labels = ["median", "p99", "p99.9", "p99.99", "slowest"];
-    let goal = |metric| match metric {
-        "latency_ns_p9999" => format!("<= {}", show(goals::P9999_PUT_NS as u64)),
-        "latency_ns_max" => format!("<= {}", show(goals::SLOWEST_PUT_NS as u64)),
-        _ => String::new(),
+    let goal = |metric| match goals::put_latency(metric) {
+        Some(goal) => format!("<= {}", show(goal.limit() as u64)),
+        None => String::new(),
     };
     let rows: Vec<[String; 3]> = QUANTILES
         .iter()

@@ -3,8 +3,8 @@
 //!
 //! Writer and origin are in one process, the replicas in another, where one thread reads all of
 //! them, or with `--apply` each has a thread and a hold of its own. The writer waits while the
-//! slowest replica is more than a watermark of changes behind, as libworld's does. In the end every
-//! replica must have received the whole stream.
+//! slowest replica is more than `--max-ahead` changes behind, as libworld's does (its *watermark*).
+//! In the end every replica must have received the whole stream.
 //!
 //! - [`writer`]: sets keys; [`readers`]: the process of the replicas
 
@@ -34,13 +34,13 @@ const MAP: &str = "bench";
 /// Shown after `hold bench replicate --help`.
 pub const EXAMPLES: &str = "\
 Examples:
-  hold bench replicate                                  0, 16 and 1,024 replicas that only read
-  hold bench replicate --replicas 16 --watermark 65536  the writer may be further ahead
+  hold bench replicate                                   # 0, 16 and 1,024 replicas that only read
+  hold bench replicate --replicas 16 --max-ahead 65536   # the writer may be further ahead
   hold bench replicate --replicas 16 --loop epoll,pool,uring
-  hold bench replicate --replicas 4 --apply --rate 1000 the age of applied changes
+  hold bench replicate --replicas 4 --apply --rate 1000  # the age of applied changes
 
-This benchmark is modelled on that of libworld, a predecessor. The libworld results in the report
-come from a different machine.";
+This benchmark is modelled on the one in libworld, a predecessor of Commonhold. The libworld
+results in the report come from a different machine.";
 
 /// Options of `hold bench replicate`.
 #[derive(clap::Args, Debug)]
@@ -49,7 +49,7 @@ pub struct Args {
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "0,16,1024")]
     replicas: Vec<usize>,
 
-    /// Number of the origin's sending threads
+    /// Number of threads that the origin uses to send
     #[arg(long, value_name = "N", default_value_t = 1)]
     io_threads: usize,
 
@@ -71,9 +71,9 @@ pub struct Args {
 
     /// Number of changes by which the writer may be ahead of the slowest replica
     #[arg(long, value_name = "N", default_value_t = 1024)]
-    watermark: u64,
+    max_ahead: u64,
 
-    /// Length of each run
+    /// Length of each run, in seconds
     #[arg(long, value_name = "S", default_value_t = 10.0)]
     seconds: f64,
 
@@ -81,7 +81,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Transport::Unix)]
     transport: Transport,
 
-    /// Let each replica apply changes to its own map, and measure the age of the changes
+    /// Have each replica apply changes to its own map, and measure the age of the changes
     #[arg(long)]
     apply: bool,
 
@@ -90,14 +90,14 @@ pub struct Args {
     rate: u64,
 
     /// Size of the stream
-    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = sizes::bytes)]
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = sizes::bytes)]
     stream_size: u64,
 
     /// Number of runs for each number of replicas and each loop; results are medians
     #[arg(long, value_name = "N", default_value_t = 1)]
     runs: usize,
 
-    /// Processors for the replicas' process [default: any]
+    /// Processors for the process that runs the replicas [default: any]
     #[arg(long, value_name = "LIST", value_parser = Cpus::parse)]
     cpus: Option<Cpus>,
 
@@ -158,13 +158,13 @@ impl Args {
         if !(8..=1 << 20).contains(&self.key_size) || !(8..=1 << 20).contains(&self.data_size) {
             return Err(RunError::new("expected 8 to 1M for --key-size and --data-size"));
         }
-        if self.cardinality == 0 || self.watermark == 0 {
-            return Err(RunError::new("expected at least 1 for --cardinality and --watermark"));
+        if self.cardinality == 0 || self.max_ahead == 0 {
+            return Err(RunError::new("expected at least 1 for --cardinality and --max-ahead"));
         }
-        if self.watermark.saturating_mul(self.frame_bytes()) > self.stream_size / 2 {
+        if self.max_ahead.saturating_mul(self.frame_bytes()) > self.stream_size / 2 {
             return Err(RunError::new(format!(
-                "expected a --watermark of at most half of the stream, got {}; raise --stream-size",
-                self.watermark
+                "expected a --max-ahead of at most half of the stream, got {}; raise --stream-size",
+                self.max_ahead
             )));
         }
         if self.seconds.is_nan() || self.seconds <= 0.0 {
@@ -256,9 +256,11 @@ fn lines(args: &Args, cases: &[Case], runs: &[Vec<Measured>], results: &Results)
             results.value(COMMONHOLD, &case.workload(args), metric).unwrap_or(f64::NAN)
         };
         let (sets, bytes) = (value("sets_per_s"), value("bytes_per_s"));
-        let goal = if args.is_libworlds() { goals::replication(case.replicas) } else { None };
+        let metric = if case.replicas == 0 { "sets_per_s" } else { "bytes_per_s" };
+        let goal = goals::of(&format!("replicate {} epoll", case.replicas), metric)
+            .filter(|_| args.is_libworlds());
         let compared = if case.replicas == 0 { sets } else { bytes };
-        let [theirs, ratio, wanted] = goals::compare(goal, compared, ">=", plain);
+        let [theirs, ratio, wanted] = goals::compare(goal, compared, plain);
         let staleness = runs.iter().find_map(|m| m.staleness.as_ref()).map_or_else(
             || "-".to_owned(),
             |s| format!("{} / {}", shown_time(s.at(0.5)), shown_time(s.at(0.99))),
@@ -280,7 +282,7 @@ fn lines(args: &Args, cases: &[Case], runs: &[Vec<Measured>], results: &Results)
         args.cardinality,
         args.key_size,
         args.data_size,
-        args.watermark,
+        args.max_ahead,
         sizes::things(args.io_threads as u64, "thread", "threads"),
         if args.apply { "replicas apply changes" } else { "replicas only read" },
     );

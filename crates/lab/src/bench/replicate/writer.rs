@@ -21,8 +21,8 @@ pub struct Wrote {
     pub seconds: f64,
 }
 
-/// Sets keys for the requested time, at most a watermark ahead of the slowest replica. Each value
-/// begins with the instant at which it was set.
+/// Sets keys for the requested time, at most `--max-ahead` changes ahead of the slowest replica.
+/// Each value begins with the instant at which it was set.
 pub fn write(args: &Args, map: &Map, origin: &Origin, replicas: usize) -> Result<Wrote> {
     let mut key = vec![b'k'; args.key_size as usize];
     let mut value = vec![b'v'; args.data_size as usize];
@@ -70,7 +70,7 @@ impl Ahead<'_> {
             let tail = self.map.follow()?.position().offset;
             let sent = self.origin.sent_to_all().unwrap_or(0);
             let lag = tail.saturating_sub(sent) / self.args.frame_bytes();
-            self.budget = self.args.watermark.saturating_sub(lag);
+            self.budget = self.args.max_ahead.saturating_sub(lag);
             if self.budget == 0 {
                 let now = now_ns();
                 late = if late == 0 { now + PATIENCE_NS } else { late };

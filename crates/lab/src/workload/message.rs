@@ -1,4 +1,5 @@
-//! A self-verifying message: its number, its due time, and a filling that is a function of both.
+//! A self-verifying message: its number, its due time, and a filling that is a function of both. A
+//! receiver so detects messages that are lost, duplicated, out of order or torn.
 //!
 //! | bytes | what |
 //! |---|---|
@@ -12,6 +13,17 @@
 pub const LEAST_BYTES: u64 = 24;
 /// The due time that marks the last message of all.
 pub const LAST: u64 = u64::MAX;
+
+/// Bytes of a message of the workloads that have rivals.
+pub const BYTES: usize = 32;
+
+/// The bytes of such a message, which is not timed.
+#[inline]
+pub fn untimed(number: u64) -> [u8; BYTES] {
+    let mut bytes = [0; BYTES];
+    Message { number, due_ns: 0 }.write(&mut bytes);
+    bytes
+}
 
 /// The contents of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
