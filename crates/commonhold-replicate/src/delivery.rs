@@ -7,6 +7,9 @@
 //! end. So a full sync never falls behind the stream however long it takes, and the room of the
 //! replica's socket limits how much of either is in flight.
 //!
+//! A replica that was away for longer than the stream keeps gets the changes in between from
+//! elsewhere, if they can be had ([`EarlierChanges`]), and then the stream.
+//!
 //! For a replica that wants only the keys of a prefix, a filter is between the stream and the sends
 //! ([`crate::filter`]), and the full sync leaves out the same keys.
 //!
@@ -23,7 +26,7 @@ use crate::protocol::payload::Payload;
 use crate::protocol::wire::{self, code};
 use commonhold::map::Map;
 use commonhold::raw::{Feed, IterStep, RawFrame, StepIter, fit_stream, iter_steps};
-use commonhold::stream::StreamPosition;
+use commonhold::stream::{Follower, StreamPosition};
 use commonhold::{Error, Result};
 use commonhold_io::sockets::Bytes;
 use commonhold_io::thread_patience::with_patience;
@@ -40,9 +43,38 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// How often a replica gets the time and the end of the stream.
 const TIME_EVERY: Duration = Duration::from_millis(500);
 
+/// Changes before those that a stream has, from elsewhere.
+pub(crate) trait EarlierChanges: Send {
+    /// The next of them, without waiting.
+    ///
+    /// # Errors
+    /// They cannot be had.
+    fn next(&mut self) -> Result<Earlier>;
+}
+
+/// The next part of [`EarlierChanges`].
+#[derive(Debug)]
+pub(crate) enum Earlier {
+    /// There is none yet.
+    Later,
+    /// Frames, and the offset where they end.
+    Changes(Vec<u8>, u64),
+    /// The stream has everything that follows.
+    InStream,
+}
+
+/// A delivery that has not come to the stream yet.
+struct Behind {
+    changes: Box<dyn EarlierChanges>,
+    map: Map,
+    at: StreamPosition,
+}
+
 /// See the module.
 pub(crate) struct Delivery {
     feed: Feed,
+    /// The changes before those of the stream, while it sends these.
+    behind: Option<Behind>,
     /// For a replica that wants only the keys of a prefix.
     filter: Option<Filter>,
     /// The full sync, until it is over.
@@ -82,24 +114,42 @@ impl Delivery {
                 (map.follow()?, Some(iter_steps(map, &[], false)))
             }
         };
+        Ok(Delivery { pairs, too_small, ..Delivery::of(follower) })
+    }
+
+    /// Begins at a position that the stream no longer has, with changes from elsewhere.
+    ///
+    /// # Errors
+    /// Those of following.
+    pub(crate) fn begin_behind(
+        map: &Map,
+        at: StreamPosition,
+        changes: impl EarlierChanges + 'static,
+    ) -> Result<Delivery> {
+        let behind = Behind { changes: Box::new(changes), map: map.clone(), at };
+        Ok(Delivery { behind: Some(behind), ..Delivery::of(map.follow()?) })
+    }
+
+    fn of(follower: Follower) -> Delivery {
         let feed = follower.into_feed();
         let boundary = feed.position().offset;
         let time_due = Some(Instant::now());
         let as_of_ms = Box::new(wire::now_ms);
-        Ok(Delivery {
+        Delivery {
             feed,
+            behind: None,
             filter: None,
-            pairs,
+            pairs: None,
             passed: 0,
             clock: None,
             packs: false,
             sync_bytes: SyncBytes::default(),
             end_due: true,
             boundary,
-            too_small,
+            too_small: None,
             time_due,
             as_of_ms,
-        })
+        }
     }
 
     /// The same delivery with the keys of a prefix only, before it has sent any.
@@ -154,14 +204,18 @@ impl Delivery {
 
     /// The position in the stream up to which everything was sent.
     pub(crate) fn position(&self) -> StreamPosition {
+        if let Some(behind) = &self.behind {
+            return behind.at;
+        }
         let at = self.feed.position();
         let sent = self.filter.as_ref().map_or(at.offset, |filter| filter.sent(at.offset));
         StreamPosition { offset: sent, ..at }
     }
 
     /// The offset from which on it needs the stream: everything before was sent, or passed over.
-    pub(crate) fn offset(&self) -> u64 {
-        self.feed.position().offset
+    /// `None` if it does not need the stream yet.
+    pub(crate) fn offset(&self) -> Option<u64> {
+        self.behind.is_none().then(|| self.feed.position().offset)
     }
 
     /// When it has something to send although the stream does not grow: the position behind changes
@@ -208,6 +262,12 @@ impl Delivery {
             true => limit.offset,
             false => 0,
         });
+        if let Some(payload) = self.next_behind(now)? {
+            return Ok(Some(payload));
+        }
+        if self.behind.is_some() {
+            return Ok(None);
+        }
         loop {
             if let Some(payload) = self.next_of_stream(now)? {
                 return Ok(Some(payload));
@@ -223,12 +283,7 @@ impl Delivery {
                     self.time_due = self.time_due.map(|_| now);
                 }
             }
-            if self.time_due.is_some_and(|due| now >= due) {
-                // Before the end of the stream, which may grow meanwhile.
-                let as_of_ms = (self.as_of_ms)();
-                wire::put_time(&mut words, before, self.feed.tail(), as_of_ms);
-                self.time_due = Some(now + TIME_EVERY);
-            }
+            self.put_time_if_due(&mut words, before, now);
             if !words.is_empty() {
                 self.put_pending_before(&mut words);
                 return Ok(Some(Payload::Words(Bytes::from(words))));
@@ -237,6 +292,37 @@ impl Delivery {
                 return Ok(None);
             }
         }
+    }
+
+    fn put_time_if_due(&mut self, words: &mut Vec<u8>, offset: u64, now: Instant) {
+        if self.time_due.is_some_and(|due| now >= due) {
+            // Before the end of the stream, which may grow meanwhile.
+            let as_of_ms = (self.as_of_ms)();
+            wire::put_time(words, offset, self.feed.tail(), as_of_ms);
+            self.time_due = Some(now + TIME_EVERY);
+        }
+    }
+
+    /// The next changes before those of the stream, or the time meanwhile. Goes over to the stream
+    /// as soon as it has the rest.
+    fn next_behind(&mut self, now: Instant) -> Result<Option<Payload>> {
+        let Some(behind) = &mut self.behind else { return Ok(None) };
+        let at = behind.at;
+        match behind.changes.next()? {
+            Earlier::Changes(frames, end) => {
+                behind.at.offset = end;
+                return Ok(Some(Payload::Words(Bytes::from(frames))));
+            }
+            Earlier::InStream => {
+                self.feed = behind.map.follow_from(at)?.into_feed();
+                (self.boundary, self.behind) = (at.offset, None);
+                return Ok(None);
+            }
+            Earlier::Later => {}
+        }
+        let mut words = Vec::new();
+        self.put_time_if_due(&mut words, at.offset, now);
+        Ok((!words.is_empty()).then(|| Payload::Words(Bytes::from(words))))
     }
 
     /// Puts the message about changes that were passed over before others: these have the position
@@ -305,6 +391,9 @@ impl Delivery {
     /// # Errors
     /// As for [`next`](Self::next).
     pub(crate) fn ensure_kept(&self) -> Result<()> {
+        if self.behind.is_some() {
+            return Ok(());
+        }
         self.feed.pending(self.boundary, 0).map(drop)
     }
 

@@ -44,10 +44,9 @@
 //! | [`journal`] | a replica that is a file, and a map from such a file |
 //! | `verify` | the comparison of a replica with its origin |
 //!
-//! Dependencies point down: `holds` uses `origin`, `replica` and `journal`; `journal` and `verify`
-//! use `replica`; `origin` and `journal` use
-//! `delivery`; all use `protocol`. The guides are `docs/guide/replication.md` and
-//! `docs/operations/journal.md`.
+//! Dependencies point down: `holds` uses `origin`, `replica` and `journal`; `origin` uses
+//! `journal`; `journal` and `verify` use `replica`; `origin` and `journal` use `delivery`; all use
+//! `protocol`. The guides are `docs/guide/replication.md` and `docs/operations/journal.md`.
 
 mod compression;
 mod delivery;

@@ -2,6 +2,7 @@
 
 mod access;
 mod cast;
+mod catch_up;
 #[cfg(feature = "steps")]
 mod clocks;
 mod compression;

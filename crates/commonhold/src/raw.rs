@@ -1,7 +1,7 @@
 //! Items that only the project's own programs need. They may change in any release.
 
 pub use crate::hold::handle::hold_time_ms;
-pub use crate::hold::journal_slot::JournalSlot;
+pub use crate::hold::journal_slot::{JournalSlot, journal_notes};
 pub use crate::hold::map_identity::{MapIdentity, map_identity};
 pub use crate::hold::maps::{companion_name, fit_stream, has_replica, lineage_name, next_name};
 pub use crate::hold::replica_acks::{ReplicaAcks, check_replica_name};

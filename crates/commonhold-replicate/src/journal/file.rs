@@ -186,6 +186,7 @@ impl JournalFile {
     }
 
     fn append_all(&mut self, frames: &[u8]) -> io::Result<()> {
+        self.keep_locked()?;
         let result = write_all(self.file(), frames, self.written);
         match result {
             Ok(()) => self.written += frames.len() as u64,
@@ -193,6 +194,13 @@ impl JournalFile {
             Err(_) => drop(shorten(self.file(), self.written)),
         }
         result
+    }
+
+    /// Takes the lock again, if this process lost it: it does so when it closes the file after
+    /// reading it elsewhere, such as for a replica that catches up.
+    fn keep_locked(&self) -> io::Result<()> {
+        let locked = lock(self.file(), &self.path);
+        locked.map_err(|error| io::Error::other(error.to_string()))
     }
 
     /// Makes all appended frames durable.

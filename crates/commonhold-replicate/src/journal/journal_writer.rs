@@ -15,6 +15,7 @@ mod sealing;
 use crate::journal::archive::Archive;
 use crate::journal::file::{Identity, identity_at};
 use crate::journal::file_writer::{FileWriter, WriteFailure, clock_ms};
+use crate::journal::places;
 use crate::journal::reader::Reader;
 use crate::journal::run::{Run, RunId, Runs};
 use crate::journal::span::Span;
@@ -105,6 +106,7 @@ impl JournalWriter {
         let archive = sealing::archive_of(path, &options)?;
         let directory = archive.as_ref().map(|archive| archive.directory.display().to_string());
         let status = JournalStatus { archive: directory, ..status };
+        places::note(&slot.notes(), path, archive.as_ref())?;
         let lineage = replica::lineage_of(hold, &map)?;
         if let Some(archive) = archive.as_ref().filter(|_| !options.replace) {
             archive.ensure_own(map.name(), &lineage)?;

@@ -15,12 +15,14 @@
 //! | all files of a journal, and holes between them | `timeline` |
 //! | a state at a point in time | `past` |
 //! | a map from a journal | `rebuild` |
+//! | the changes that a map's stream no longer has | `backlog`, `places` |
 //! | which files the maps of a hold have | `catalogue`, `map_files` |
 //!
 //! `docs/operations/durability.md` lists what survives which failure. A process that has changed a
 //! map and must know that the change is safe calls [`Map::sync`](commonhold::map::Map::sync).
 
 pub(crate) mod archive;
+pub(crate) mod backlog;
 pub(crate) mod catalogue;
 mod damaged_file;
 pub(crate) mod file;
@@ -28,6 +30,7 @@ mod file_writer;
 mod journal_writer;
 mod map_files;
 mod past;
+mod places;
 mod reader;
 pub(crate) mod rebuild;
 mod run;

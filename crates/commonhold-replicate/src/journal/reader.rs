@@ -287,6 +287,18 @@ impl Reader {
         Ok(())
     }
 
+    /// Continues with the bytes that were written since; false if there are none.
+    ///
+    /// # Errors
+    /// Those of reading files.
+    pub(super) fn follow_growth(&mut self) -> Result<bool> {
+        let metadata = self.file.metadata();
+        let len = metadata.map_err(|e| failed(&self.path, "cannot read", &e))?.len();
+        let grows = len > self.len;
+        (self.len, self.over) = (self.len.max(len), self.over && !grows);
+        Ok(grows)
+    }
+
     /// The next entry; `None` at the end, which is the first unsound frame that it is not to skip.
     ///
     /// # Errors

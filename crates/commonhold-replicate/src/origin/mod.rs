@@ -2,12 +2,14 @@
 
 pub(crate) mod acks;
 pub(crate) mod admission;
+mod catch_up;
 mod expiry;
 pub(crate) mod handshake;
 pub(crate) mod limits;
 pub(crate) mod notices;
 mod serve;
 pub(crate) mod session;
+mod start;
 pub(crate) mod subscriber_table;
 mod watch;
 
@@ -55,7 +57,7 @@ pub struct OriginOptions {
     /// Bytes of changes that the map's stream keeps; 0 leaves the stream as it is, or begins one of
     /// 64 MiB. A stream of another size begins again: see
     /// [`Maps::begin_stream`](commonhold::hold::Maps::begin_stream). A replica that was away for
-    /// longer gets the whole map.
+    /// longer gets the whole map, unless the map has a journal with the changes in between.
     pub stream_bytes: u64,
     /// The number of threads that serve, 1 to 64.
     pub io_threads: usize,
@@ -127,7 +129,12 @@ impl fmt::Debug for OriginOptions {
 /// origin's run. An origin that is killed and started again serves replicas from their positions. A
 /// slow, stopped or malicious replica costs one socket's memory and delays no other process, except
 /// one that clears the map. A replica that falls behind by more than the stream keeps is
-/// disconnected, and gets the whole map when it reconnects. Several origins may serve one map.
+/// disconnected. When it reconnects, it gets the changes that it lacks from the map's
+/// [`journal`](crate::journal), if the map has one with all of them, and the whole map otherwise.
+/// With [`Transmission::Explicit`] it always gets the whole map. Several origins may serve one map.
+///
+/// The origin finds the journal's files by the paths that the journal has noted in the hold. It
+/// reads them in a thread of its own, and trusts them only if their changes are the map's.
 ///
 /// Dropping an origin ends its threads and closes the connections, between two system calls;
 /// [`finish`](Self::finish) sends all changes first. If a stopped process blocks a thread, the
@@ -338,6 +345,7 @@ impl Origin {
         }
         self.end_serving(time);
         self.watcher.join_for(JOIN_TIMEOUT);
+        self.table.catch_ups.end();
         self.table.notices.gate.close();
     }
 }

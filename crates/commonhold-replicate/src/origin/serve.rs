@@ -331,7 +331,7 @@ impl<D: Driver<Payload>> Server<D> {
         let Some(Served { session, subscriber, .. }) = self.sessions.get_mut(&socket) else {
             return;
         };
-        let was_known = session.offset().is_some();
+        let was_known = session.is_known();
         let used = match &result {
             Ok(0) => broken("has gone"),
             Ok(_) => {
@@ -376,7 +376,7 @@ impl<D: Driver<Payload>> Server<D> {
         let between = (BETWEEN_RECEIPTS * self.sessions.len() as u32).min(TICK);
         let Some(Served { session, .. }) = self.sessions.get_mut(&socket) else { return };
         let now = Instant::now();
-        let before = session.received_at.replace(now).filter(|_| session.offset().is_some());
+        let before = session.received_at.replace(now).filter(|_| session.is_known());
         match before.map(|before| before + between).filter(|at| *at > now && !was_full) {
             Some(at) => self.receive_later.push_back((at, socket)),
             None => self.driver.receive(socket, session.inbox.take(), RECEIVE),
@@ -469,7 +469,7 @@ impl<D: Driver<Payload>> Server<D> {
     /// Ends the connection of a replica that has everything.
     fn finish_session(&mut self, socket: SocketId) {
         match self.sessions.get_mut(&socket).map(|served| &mut served.session) {
-            Some(session) if session.offset().is_some() => {
+            Some(session) if session.is_known() => {
                 // The replica closes the connection when it has read this far; closing it here
                 // might destroy bytes in flight.
                 session.finished = true;

@@ -9,6 +9,7 @@ use crate::lineage;
 use crate::origin::acks::Ack;
 use crate::origin::handshake::{Greeted, Handshake, unexpected};
 use crate::origin::limits::{FREE_BYTES, PairBytes, SendDeadline};
+use crate::origin::start;
 use crate::origin::subscriber_table::{Known, SubscriberTable};
 use crate::origin_clock::OriginClock;
 use crate::protocol::inbox::Inbox;
@@ -22,7 +23,7 @@ use crate::protocol::wire::{
 };
 use crate::protocol::wish::Wish;
 use commonhold::map::{Map, MapMode};
-use commonhold::raw::{MapIdentity, Proof, is_unready, map_identity, proof_at};
+use commonhold::raw::{MapIdentity, is_unready, map_identity};
 use commonhold::stream::StreamPosition;
 use commonhold::{Error, ErrorKind};
 use commonhold_io::sockets::Bytes;
@@ -165,7 +166,7 @@ impl Session {
 
     /// True if it has not identified itself in time.
     pub(crate) fn is_overdue(&self, now: Instant) -> bool {
-        !matches!(self.stage, Stage::Known(_)) && now > self.deadline
+        !self.is_known() && now > self.deadline
     }
 
     /// True while a send is outstanding.
@@ -222,12 +223,17 @@ impl Session {
         Some(format!("left at {}: ", StreamPosition { offset, ..delivery.position() }))
     }
 
-    /// The offset from which on it needs the stream, if it is being sent anything.
+    /// The offset from which on it needs the stream, if it needs the stream now.
     pub(crate) fn offset(&self) -> Option<u64> {
         match &self.stage {
-            Stage::Known(delivery) => Some(delivery.offset()),
+            Stage::Known(delivery) => delivery.offset(),
             _ => None,
         }
+    }
+
+    /// Whether it has identified itself.
+    pub(crate) fn is_known(&self) -> bool {
+        matches!(self.stage, Stage::Known(_))
     }
 
     /// When it has something to send although the stream does not grow.
@@ -255,7 +261,7 @@ impl Session {
     /// True if it waits only for the position from which on its map equals the origin's.
     pub(crate) fn waits_for_end(&self) -> bool {
         let Stage::Known(delivery) = &self.stage else { return false };
-        delivery.is_end_due() && !delivery.is_syncing()
+        delivery.is_end_due() && !delivery.is_syncing() && delivery.offset().is_some()
     }
 
     /// True if it does not know yet from which position on its map equals the origin's.
@@ -336,9 +342,10 @@ impl Session {
             self.stage = Stage::Refused(format!("refused: {text}"));
             return Ok(());
         }
-        let position = resumable(table, map, hello, &origin.lineage).map_err(over)?;
         let (hold, of) = (table.hold.clone(), map.clone());
-        let delivery = Delivery::begin(map, position).map_err(over)?;
+        let delivery =
+            start::delivery(table, self.id, map, hello, &origin.lineage).map_err(over)?;
+        let catches_up = delivery.offset().is_none();
         let delivery = delivery.with_time(move || lineage::as_of_ms(&hold, &of));
         let mut delivery = delivery.with_prefix(map, prefix.clone());
         let expires = hello.capabilities & capability::EXPIRY != 0;
@@ -353,7 +360,11 @@ impl Session {
         if origin.capabilities & hello.capabilities & capability::PACKED != 0 {
             delivery = delivery.with_packing();
         }
-        origin.proof = proof(table, map, delivery.position()).map_err(over)?;
+        origin.proof = match catches_up {
+            // The journal is compared with it.
+            true => hello.proof,
+            false => start::proof(table, map, delivery.position()).map_err(over)?,
+        };
         origin.put(&mut self.words);
         let mode = match map.options().mode() {
             // Eviction is up to the origin, and so are the removals of expired pairs.
@@ -372,7 +383,11 @@ impl Session {
             name: map.name().to_owned(),
         };
         welcome.put(&mut self.words);
-        let how = if welcome.whole { "receives the whole map" } else { "resumes" };
+        let how = match (welcome.whole, catches_up) {
+            (true, _) => "receives the whole map",
+            (false, true) => "catches up from the journal",
+            (false, false) => "resumes",
+        };
         let why = delivery.too_small().map_or(String::new(), |error| {
             format!("; changes may be too large for the stream: {error}")
         });
@@ -527,32 +542,6 @@ fn refusal(map: &Map, hello: &Hello, own: &Lineage) -> Option<(Refusal, String)>
         return Some((Refusal::Behind, text));
     }
     None
-}
-
-/// The position of a replica, if its map is this one up to there.
-fn resumable(
-    table: &SubscriberTable,
-    map: &Map,
-    hello: &Hello,
-    own: &Lineage,
-) -> commonhold::Result<Option<StreamPosition>> {
-    let known = hello.position.filter(|_| hello.lineage.0 == own.id);
-    let Some(position) = known else { return Ok(None) };
-    let same = proof(table, map, position)? == hello.proof;
-    Ok(known.filter(|_| same))
-}
-
-/// The change that ends at a position, if it is known here.
-fn proof(
-    table: &SubscriberTable,
-    map: &Map,
-    position: StreamPosition,
-) -> commonhold::Result<Option<Proof>> {
-    match proof_at(map.follow()?, position)? {
-        // Of a replica whose stream begins there.
-        None if map.is_replica() => lineage::stored_proof(&table.hold, map.name(), position),
-        found => Ok(found),
-    }
 }
 
 /// Why a peer that may join is refused.

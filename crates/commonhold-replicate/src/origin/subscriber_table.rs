@@ -1,5 +1,6 @@
 //! The shared data of an origin's threads: the map, the replicas, the requests to be woken.
 
+use crate::origin::catch_up::CatchUps;
 use crate::origin::handshake::Greeted;
 use crate::origin::limits::{MOST_JOINING, PairBytes};
 use crate::origin::notices::Notices;
@@ -91,6 +92,8 @@ pub struct OriginReport {
     pub pid: u32,
     /// The addresses where it listens.
     pub listens: Vec<String>,
+    /// The number of replicas that have caught up from the map's journal, since it began.
+    pub caught_up_from_journal: u64,
     /// The replicas that it serves.
     pub replicas: Vec<ReplicaInfo>,
 }
@@ -115,6 +118,7 @@ pub(crate) struct SubscriberTable {
     asked: Condvar,
     pub(crate) in_common: InCommon,
     pub(crate) notices: Notices,
+    pub(crate) catch_ups: Arc<CatchUps>,
 }
 
 /// The threads that wait for the stream to grow beyond an offset, with that offset.
@@ -160,6 +164,7 @@ impl SubscriberTable {
             asked: Condvar::new(),
             in_common,
             notices,
+            catch_ups: Arc::default(),
         })
     }
 
@@ -207,6 +212,13 @@ impl SubscriberTable {
     pub(crate) fn add_thread(&self, thread: ServingThread) {
         lock(&self.serving_threads).push(thread);
         lock(&self.waiting).beyond.push(None);
+    }
+
+    /// The waker of one thread; the number selects the thread.
+    pub(crate) fn waker(&self, number: u64) -> Option<Waker> {
+        let serving_threads = lock(&self.serving_threads);
+        let thread = serving_threads.get(number as usize % serving_threads.len().max(1));
+        thread.map(|thread| thread.waker.clone())
     }
 
     /// Gives an order to one thread; the number selects the thread.
@@ -314,7 +326,12 @@ impl SubscriberTable {
     /// Its report for the hold.
     pub(crate) fn report(&self) -> OriginReport {
         let listens = lock(&self.in_common.addresses).iter().map(ToString::to_string).collect();
-        OriginReport { pid: std::process::id(), listens, replicas: self.replicas() }
+        OriginReport {
+            pid: std::process::id(),
+            listens,
+            caught_up_from_journal: self.catch_ups.caught_up(),
+            replicas: self.replicas(),
+        }
     }
 
     /// Passes a line about a peer that has not joined to the callback for events.

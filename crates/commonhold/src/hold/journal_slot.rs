@@ -43,6 +43,18 @@ fn said_name(map: &str) -> String {
     companion_name("journal", map)
 }
 
+/// The map of the announcements and the notes of a map's journal; `None` if the map never had a
+/// journal. The journal may have ended.
+///
+/// # Errors
+/// Those of opening a map.
+pub fn journal_notes(hold: &Hold, map: &str) -> Result<Option<Map>> {
+    match hold.maps().open(&said_name(map)) {
+        Err(error) if error.is_not_found() => Ok(None),
+        said => said.map(Some),
+    }
+}
+
 /// The slot of a map's journal: while it is taken, no other journal of the map can run. If its
 /// process dies, the slot becomes free.
 #[derive(Debug)]
@@ -175,10 +187,7 @@ fn announced(said: &Map, map: &Map) -> Result<Option<StreamPosition>> {
 /// # Errors
 /// Those of reading a map.
 pub(crate) fn durable_position(hold: &Hold, map: &Map) -> Result<Option<StreamPosition>> {
-    match hold.maps().open(&said_name(map.name())) {
-        Err(error) if error.is_not_found() => Ok(None),
-        said => announced(&said?, map),
-    }
+    journal_notes(hold, map.name())?.map_or(Ok(None), |said| announced(&said, map))
 }
 
 impl Map {

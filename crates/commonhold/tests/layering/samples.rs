@@ -60,7 +60,7 @@ fn a_way_up_in_other_crates_is_caught() {
     assert!(caught("crates/lab/src/", "workload", "use crate::bench::Args;"));
     assert!(caught("crates/lab/src/", "demo", "use crate::bench::Args;"));
     assert!(caught("crates/commonhold-io/src/", "sockets", "use crate::address::Address;"));
-    assert!(caught("crates/commonhold-replicate/src/", "origin", "use crate::replica::Replica;"));
+    assert!(caught("crates/commonhold-replicate/src/", "replica", "use crate::origin::Origin;"));
     assert!(caught("crates/commonhold-files/src/", "store", "use crate::server::Server;"));
 }
 
