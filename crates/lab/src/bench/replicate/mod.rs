@@ -81,11 +81,11 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Transport::Unix)]
     transport: Transport,
 
-    /// Have each replica apply changes to its own map, and measure the age of the changes
+    /// Have each replica apply changes to its own map
     #[arg(long)]
     apply: bool,
 
-    /// Changes per second; 0 means as many as possible
+    /// Changes per second, whose age is measured; 0 means as many as possible
     #[arg(long, value_name = "N", default_value_t = 0)]
     rate: u64,
 
@@ -211,7 +211,9 @@ fn measure(args: &Args, case: Case) -> Result<Measured> {
     let address = origin.listen(&wanted)?;
     let mut crew = Crew::new("replicate")?;
     if case.replicas > 0 {
-        let job = Job { address: address.to_string(), replicas: case.replicas, apply: args.apply };
+        let timed = (args.rate > 0).then_some(args.frame_bytes() as usize);
+        let (address, replicas, apply) = (address.to_string(), case.replicas, args.apply);
+        let job = Job { address, replicas, apply, timed };
         crew.enlist(&args.cpus.clone().unwrap_or_default(), vec![("replicas".into(), job)])?;
     }
     crew.begin()?;

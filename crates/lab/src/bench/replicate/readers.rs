@@ -7,6 +7,7 @@ use crate::workload::{
     latency::{Latencies, Packed},
 };
 use commonhold::Hold;
+use commonhold::raw::RawFrame;
 use commonhold::stream::StreamFrame;
 use commonhold_replicate::{Address, Replica, ReplicaEvents, ReplicaOptions, Tap, digest};
 use rustix::event::epoll;
@@ -24,6 +25,8 @@ pub struct Job {
     pub address: String,
     pub replicas: usize,
     pub apply: bool,
+    /// Bytes of each change, if its value begins with the time of its set.
+    pub timed: Option<usize>,
 }
 
 /// Its report.
@@ -33,7 +36,7 @@ pub struct Read {
     offsets: Vec<u64>,
     /// The digests of their maps, if they apply changes.
     digests: Vec<String>,
-    /// How old changes were when they were applied.
+    /// How old changes were when they were applied, or read.
     staleness: Option<Packed>,
 }
 
@@ -52,7 +55,7 @@ impl Read {
         }
     }
 
-    /// How old changes were when they were applied.
+    /// How old changes were when they were applied, or read.
     pub fn staleness(&self) -> Option<Latencies> {
         let mut latencies = Latencies::new();
         latencies.add(self.staleness.as_ref()?);
@@ -88,20 +91,40 @@ fn read(job: &Job, address: &Address) -> Result<()> {
         let mut buffer = vec![0; READ];
         let mut events = Vec::with_capacity(256);
         let mut left = taps.len();
+        let mut ages = Latencies::new();
         while left > 0 {
             events.clear();
             epoll::wait(&poll, rustix::buffer::spare_capacity(&mut events), None).map_err(io)?;
             for event in &events {
                 let tap = &mut taps[event.data.u64() as usize];
-                if tap.drain(&mut buffer)? == Some(0) {
+                let Some(read) = tap.drain(&mut buffer)? else { continue };
+                if read == 0 {
                     epoll::delete(&poll, tap.socket()).map_err(io)?;
                     left -= 1;
                 }
+                let age = job.timed.and_then(|frame| age_of_last(&buffer[..read], frame));
+                age.into_iter().for_each(|age| ages.record(age));
             }
         }
         let offsets = taps.iter().map(|tap| tap.offset().unwrap_or(0)).collect();
-        Ok(Read { offsets, digests: Vec::new(), staleness: None })
+        Ok(Read { offsets, digests: Vec::new(), staleness: packed(&mut ages) })
     })
+}
+
+fn packed(ages: &mut Latencies) -> Option<Packed> {
+    (ages.count() > 0).then(|| ages.pack())
+}
+
+/// The age of the change that ends with these bytes, if one does.
+fn age_of_last(read: &[u8], frame: usize) -> Option<u64> {
+    let frame = read.get(read.len().checked_sub(frame)?..)?;
+    age(&RawFrame::decode(frame)?.change()?)
+}
+
+/// How long ago the value was set, which begins with that time.
+fn age(change: &StreamFrame<'_>) -> Option<u64> {
+    let set = u64::from_le_bytes(*change.value.first_chunk()?);
+    Some(now_ns().wrapping_sub(set))
 }
 
 fn io(error: rustix::io::Errno) -> std::io::Error {
@@ -114,11 +137,8 @@ struct Ages(Arc<Mutex<Latencies>>);
 
 impl ReplicaEvents for Ages {
     fn changed(&mut self, change: &StreamFrame<'_>) {
-        let set = change.value.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
         let mut ages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Only values with the time at which they were set: at a rate.
-        let age = set.map(|set| now_ns().wrapping_sub(set)).filter(|age| *age < 1 << 40);
-        age.into_iter().for_each(|age| ages.record(age));
+        age(change).into_iter().for_each(|age| ages.record(age));
     }
 }
 
@@ -129,7 +149,10 @@ fn apply(job: &Job, address: &Address) -> Result<()> {
         let name = format!("bench-replica-{}-{number}", std::process::id());
         let hold = Hold::options().delete_on_last_exit(true).create(name)?;
         let options = ReplicaOptions::default();
-        let replica = Replica::connect(&hold, super::MAP, address, options, ages.clone())?;
+        let replica = match job.timed {
+            Some(_) => Replica::connect(&hold, super::MAP, address, options, ages.clone())?,
+            None => Replica::connect(&hold, super::MAP, address, options, ())?,
+        };
         if !replica.wait_ready(PATIENCE) {
             return Err(RunError::new(format!("a replica is not ready: {:?}", replica.status())));
         }
@@ -142,8 +165,7 @@ fn apply(job: &Job, address: &Address) -> Result<()> {
             read.offsets.push(replica.status().position.map_or(0, |position| position.offset));
             read.digests.push(digest(&hold.maps().open(super::MAP)?)?);
         }
-        let mut ages = ages.0.lock().unwrap_or_else(PoisonError::into_inner);
-        read.staleness = (ages.count() > 0).then(|| ages.pack());
+        read.staleness = packed(&mut ages.0.lock().unwrap_or_else(PoisonError::into_inner));
         Ok(read)
     })
 }
