@@ -178,6 +178,13 @@ TEST_F(Ground, ListsAndCachesAndStreams) {
     EXPECT_TRUE(hold.maps().begin_stream("it", 1 << 16));
     ch::follower follower = map.follow();
     auto start = follower.position();
+    EXPECT_EQ(map.remaining_ttl("absent"), std::nullopt);
+    EXPECT_FALSE(map.touch("absent", 1h));
+    map.set_with_ttl("touched", "value", 1min);
+    EXPECT_LE(map.remaining_ttl("touched"), 1min);
+    EXPECT_TRUE(map.touch("touched", 1h));
+    EXPECT_GT(map.remaining_ttl("touched"), 1min);
+    EXPECT_EQ(map.get("touched"), "value");
     map.set_with_ttl("short", "lived", 1ms);
     map.set("k", "v");
     EXPECT_EQ(follower.recv().key, "short");
@@ -249,5 +256,12 @@ TEST_F(Ground, TypedCachesHaveTimesToLive) {
     EXPECT_TRUE(brief.add(3, {5, 6}));
     while (cache.contains(2) || cache.contains(3)) std::this_thread::sleep_for(1ms);
     EXPECT_EQ(cache.get(1), (Point{1, 2}));
-    EXPECT_THROW(hold.maps().open_or_create("general").with_ttl(1ms), ch::mismatch);
+    auto general = hold.maps().open_or_create("general");
+    EXPECT_THROW(general.with_ttl(1ms), ch::mismatch);
+    EXPECT_THROW(general.touch("a", 1ms), ch::mismatch);
+    general.set("a", "b");
+    EXPECT_EQ(general.remaining_ttl("a"), std::chrono::milliseconds::max());
+    cache.set(1, {1, 2});
+    EXPECT_TRUE(cache.touch(1, 2h));
+    EXPECT_GT(cache.remaining_ttl(1), 1h);
 }

@@ -534,6 +534,22 @@ impl Map {
         })
     }
 
+    /// The seconds after which a pair expires: `math.inf` if it never does, as in maps that are not
+    /// caches; `None` if the key is absent. Does not count as a use of the pair.
+    fn remaining_ttl(&self, key: Input<'_>) -> Answer<Option<f64>> {
+        Ok(self.map()?.remaining_ttl(&key)?.map(|left| match left {
+            Duration::MAX => f64::INFINITY,
+            left => left.as_secs_f64(),
+        }))
+    }
+
+    /// Lets a pair expire after `ttl` (seconds, or a timedelta) from now on, and keeps its value, in
+    /// one atomic step; false if the key is absent. Caches only.
+    fn touch(&self, py: Python<'_>, key: Input<'_>, ttl: &Bound<'_, PyAny>) -> Answer<bool> {
+        let (key, ttl) = (&*key, time_span(ttl)?);
+        self.store(py, None, |map| map.touch(key, ttl))
+    }
+
     /// The age of a replica's contents in seconds, by the clocks of this machine and of the first
     /// origin's machine; `None` if the map is not a replica, or if its replica does not know the age.
     fn lag(&self) -> Answer<Option<f64>> {

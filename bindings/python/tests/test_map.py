@@ -3,6 +3,7 @@
 import array
 import collections.abc
 import datetime
+import math
 import pickle
 import threading
 
@@ -188,8 +189,19 @@ def test_time_to_live(hold):
     cache[b"stays"] = b"1"
     until(lambda: sorted(cache) == [b"stays"])
     assert cache.expire() == 5 and len(cache) == 1 and cache.stat()["expired"] >= 5
+    assert cache.remaining_ttl(b"absent") is None and not cache.touch(b"absent", 1)
+    assert 0 < cache.remaining_ttl(b"stays") <= 3600
+    assert cache.touch(b"stays", datetime.timedelta(hours=2)) and cache[b"stays"] == b"1"
+    assert 3600 < cache.remaining_ttl(b"stays") <= 7200
+    view = cache.view(commonhold.STR, commonhold.BYTES)
+    assert view.touch("stays", 10_000) and view.remaining_ttl("stays") > 7200
+    general = hold.map("general")
+    general[b"a"] = b"b"
+    assert general.remaining_ttl(b"a") == math.inf
     with pytest.raises(errors.MismatchError):
-        hold.map("general").set(b"a", b"b", ttl=1)
+        general.touch(b"a", 1)
+    with pytest.raises(errors.MismatchError):
+        general.set(b"a", b"b", ttl=1)
     for wrong in (-1, float("nan")):
         with pytest.raises(ValueError):
             cache.set(b"a", b"b", ttl=wrong)

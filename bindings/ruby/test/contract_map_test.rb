@@ -218,6 +218,16 @@ class ContractMapTest < Minitest::Test
     assert_equal 60_000, map.options[:ttl_ms]
     1000.times { |i| map[i.to_s] = "x" }
     assert_operator map.size, :<=, 100
+    assert_nil map.remaining_ttl("absent")
+    refute map.touch("absent", 1)
+    map["later"] = "there"
+    assert_operator map.remaining_ttl("later"), :<=, 60
+    assert map.touch("later", 900)
+    assert_operator map.remaining_ttl("later"), :>, 60
+    assert_equal "there", map["later"]
+    @map["k"] = "v"
+    assert_equal Float::INFINITY, @map.remaining_ttl("k")
+    assert_raises(Commonhold::MismatchError) { @map.touch("k", 1) }
     assert_raises(Commonhold::MismatchError) { @map.store("k", "v", ttl: 1) }
     assert_raises(ArgumentError) { map.store("k", "v", ttl: -1) }
   end

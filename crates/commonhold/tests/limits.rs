@@ -294,6 +294,39 @@ fn a_handle_with_a_time_to_live_gives_it_to_all_that_it_stores() {
 }
 
 #[test]
+fn the_time_to_live_is_read_and_set_without_the_value() {
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
+    let [minute, hour] = [60, 3600].map(Duration::from_secs);
+    let map = hold.maps().open_or_create("it", MapOptions::cache()).unwrap();
+    map.set("stays", "1").unwrap();
+    assert_eq!(map.remaining_ttl("stays").unwrap(), Some(Duration::MAX));
+    assert_eq!(map.remaining_ttl("absent").unwrap(), None);
+    assert!(!map.touch("absent", hour).unwrap());
+    assert!(!map.contains("absent").unwrap());
+    map.set_with_ttl("goes", "2", minute).unwrap();
+    let left = |key: &str| map.remaining_ttl(key).unwrap().unwrap();
+    assert!(left("goes") <= minute && left("goes") > minute / 2);
+    hold.maps().begin_stream("it", 1 << 20).unwrap();
+    let mut follower = map.follow().unwrap();
+    assert!(map.touch("goes", hour).unwrap());
+    assert!(left("goes") > minute && left("goes") <= hour);
+    assert_eq!(map.get("goes").unwrap().as_deref(), Some(&b"2"[..]));
+    let change = follower.try_recv().unwrap().unwrap();
+    assert!(change.kind == ChangeKind::Set && change.value == b"2" && change.expires_ms > 0);
+    assert!(map.touch("goes", Duration::ZERO).unwrap());
+    until("it has expired", || map.remaining_ttl("goes").unwrap().is_none());
+    assert!(!map.touch("goes", hour).unwrap(), "an expired pair is absent");
+    for (name, options) in [("plain", MapOptions::general()), ("fixed", MapOptions::fixed(1, 1))] {
+        let map = hold.maps().open_or_create(name, options).unwrap();
+        assert_eq!(map.remaining_ttl("a").unwrap(), None);
+        map.set("a", "b").unwrap();
+        assert_eq!(map.remaining_ttl("a").unwrap(), Some(Duration::MAX));
+        assert_eq!(map.touch("a", hour).unwrap_err().kind(), ErrorKind::Mismatch);
+    }
+}
+
+#[test]
 fn expired_pairs_are_removed_and_streamed_on_request() {
     let test_dir = TestDir::memory();
     let hold = Hold::create(test_dir.path("it.hold")).unwrap();

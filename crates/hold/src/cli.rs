@@ -6,7 +6,7 @@ use crate::commands::replication::{journal, origin, promote, relay, replica, syn
 use crate::commands::{
     backup, batch, channel, check, clear, completions, del, doctor, drop, dump, get, incr, keys,
     list, list_values, load, log, man, monitor, nats, queue, random, repair, restore, scan, serve,
-    set, stat, watch,
+    set, stat, ttl, watch,
 };
 use crate::target::Directory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -109,6 +109,8 @@ impl Cli {
             Subcommand::Del(args) => del::run(args, directory, output),
             Subcommand::Clear(args) => clear::run(args, directory, output),
             Subcommand::Incr(args) => incr::run(args, directory, output),
+            Subcommand::Ttl(args) => ttl::run(args, directory, output),
+            Subcommand::Touch(args) => ttl::touch(args, directory, output),
             Subcommand::Push(args) => list_values::add(args, End::Back, directory, output),
             Subcommand::Pop(args) => list_values::take(args, End::Back, directory, output),
             Subcommand::Shift(args) => list_values::take(args, End::Front, directory, output),
@@ -206,6 +208,12 @@ pub enum Subcommand {
     /// Add to a counter and print the result
     #[command(after_help = flowing(incr::EXAMPLES))]
     Incr(incr::Args),
+    /// Print the time after which a pair of a cache expires
+    #[command(after_help = flowing(ttl::EXAMPLES))]
+    Ttl(ttl::Args),
+    /// Set the time after which a pair of a cache expires, and keep its value
+    #[command(after_help = flowing(ttl::TOUCH_EXAMPLES))]
+    Touch(ttl::TouchArgs),
     /// Append values to the list under a key
     #[command(after_help = flowing(list_values::PUSH_EXAMPLES))]
     Push(list_values::AddArgs),

@@ -125,3 +125,24 @@ fn random_pairs_are_of_the_map() {
     let run = test_dir.run(&["random", "shop", "prices"]);
     assert_eq!((run.code, run.out.as_str(), run.err.as_str()), (1, "", ""));
 }
+
+#[test]
+fn the_time_to_live_is_printed_and_set() {
+    let test_dir = TestDir::new();
+    test_dir.ok(&["set", "shop", "sessions", "ann", "token", "--cache", "--ttl", "1m"]);
+    let left = |test_dir: &TestDir| {
+        let found = test_dir.json(&["ttl", "shop", "sessions", "ann"]);
+        found["ttl_ms"].as_u64().unwrap()
+    };
+    assert!((1..=60_000).contains(&left(&test_dir)));
+    test_dir.ok(&["touch", "shop", "sessions", "ann", "--ttl", "2h"]);
+    assert!((60_001..=7_200_000).contains(&left(&test_dir)));
+    assert!(test_dir.ok(&["ttl", "shop", "sessions", "ann"]).starts_with("1h 59m"));
+    assert_eq!(test_dir.ok(&["get", "shop", "sessions", "ann"]).trim(), "token");
+    let absent = test_dir.run(&["touch", "shop", "sessions", "bob", "--ttl", "2h"]);
+    assert_eq!((absent.code, test_dir.run(&["ttl", "shop", "sessions", "bob"]).code), (1, 1));
+    test_dir.ok(&["set", "shop", "prices", "apple", "3"]);
+    assert_eq!(test_dir.ok(&["ttl", "shop", "prices", "apple"]).trim(), "never");
+    let err = test_dir.fails(3, &["touch", "shop", "prices", "apple", "--ttl", "1h"]);
+    assert!(err.contains("map 'prices' is not a cache"), "{err}");
+}

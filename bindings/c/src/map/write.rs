@@ -85,6 +85,17 @@ export! {
         Ok(yes(brief.compare_exchange(key.bytes(key_len)?, expected, replacement)?))
     }
 
+    fn ch_map_remaining_ttl(map: Ref<Map>, key: In, key_len: usize, ttl_ms: Give<u64>) {
+        let left = map.get()?.remaining_ttl(key.bytes(key_len)?)?;
+        let ms = left.map_or(0, |left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX));
+        ttl_ms.set(ms);
+        Ok(yes(left.is_some()))
+    }
+
+    fn ch_map_touch(map: Ref<Map>, key: In, key_len: usize, ttl_ms: u64) {
+        Ok(yes(map.get()?.touch(key.bytes(key_len)?, Duration::from_millis(ttl_ms))?))
+    }
+
     fn ch_map_delete(map: Ref<Map>, key: In, key_len: usize) {
         Ok(yes(map.get()?.delete(key.bytes(key_len)?)?))
     }

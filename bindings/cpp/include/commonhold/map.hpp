@@ -224,6 +224,21 @@ public:
         return detail::call(ch_map_compare_exchange_with_ttl, get(), key.data(), key.size(), from.get(), to.get(),
                             detail::milliseconds(ttl));
     }
+    // The time after which a pair expires: milliseconds::max() if it never does, as in maps that are
+    // not caches; std::nullopt if the key is absent.
+    std::optional<std::chrono::milliseconds> remaining_ttl(bytes_in key) const {
+        std::uint64_t left;
+        if (!detail::call(ch_map_remaining_ttl, get(), key.data(), key.size(), &left)) return std::nullopt;
+        using time = std::chrono::milliseconds;
+        constexpr auto most = static_cast<std::uint64_t>(time::max().count());
+        return left < most ? time(static_cast<time::rep>(left)) : time::max();
+    }
+    // In caches: the pair expires after this time from now on, and keeps its value. False if the key
+    // is absent.
+    template <class Rep, class Period>
+    bool touch(bytes_in key, std::chrono::duration<Rep, Period> ttl) const {
+        return detail::call(ch_map_touch, get(), key.data(), key.size(), detail::milliseconds(ttl));
+    }
     // False if the key is absent.
     bool erase(bytes_in key) const { return detail::call(ch_map_delete, get(), key.data(), key.size()); }
     std::optional<std::string> take(bytes_in key) const {

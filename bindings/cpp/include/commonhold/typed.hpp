@@ -87,6 +87,13 @@ public:
     typed_map with_ttl(std::chrono::duration<Rep, Period> ttl) const {
         return typed_map(map_.with_ttl(ttl));
     }
+    std::optional<std::chrono::milliseconds> remaining_ttl(const Key &key) const {
+        return map_.remaining_ttl(detail::bytes_of(key));
+    }
+    template <class Rep, class Period>
+    bool touch(const Key &key, std::chrono::duration<Rep, Period> ttl) const {
+        return map_.touch(detail::bytes_of(key), ttl);
+    }
     bool erase(const Key &key) const { return map_.erase(detail::bytes_of(key)); }
     // Compares bytes: two equal values of a type with padding may count as different.
     bool compare_exchange(const Key &key, const Value &expected, const Value &replacement) const {

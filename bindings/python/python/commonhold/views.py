@@ -225,6 +225,16 @@ class View(MutableMapping, Generic[_K, _V]):  # type: ignore[type-arg]
         listed = pairs.items() if hasattr(pairs, "keys") else pairs
         self.map.set_many(((self._key(k), self._value(v)) for k, v in listed), ttl=ttl)
 
+    def remaining_ttl(self, key: _K) -> Optional[float]:
+        """The seconds after which a pair expires: ``math.inf`` if it never does; ``None`` if the key
+        is absent."""
+        return self.map.remaining_ttl(self._key(key))
+
+    def touch(self, key: _K, ttl: "Seconds") -> bool:
+        """Lets a pair expire after ``ttl`` (seconds, or a ``timedelta``) from now on, and keeps its
+        value; false if the key is absent. Caches only."""
+        return self.map.touch(self._key(key), ttl)
+
     def uid(self, key: _K) -> Optional[int]:
         """The uid of a key; ``None`` if it is absent."""
         return self.map.uid(self._key(key))

@@ -1,4 +1,4 @@
-/* Commonhold::Map: how old a replica's contents may be. Reads never wait: always with the GVL. */
+/* Commonhold::Map: how old a replica's contents may be, and how long pairs live. Reads never wait: always with the GVL. */
 #include "ext.h"
 
 /* The age of a replica's contents in seconds, by the clocks of this machine and of the first origin's
@@ -41,7 +41,21 @@ static VALUE map_get_fresh(VALUE self, VALUE key, VALUE max_age) {
     return checked(result, &error) == CH_OK ? text : Qnil;
 }
 
+/* The seconds after which a pair expires: Float::INFINITY if it never does, as in maps that are not
+ * caches; nil if the key is absent. Does not count as a use of the pair. */
+static VALUE map_remaining_ttl(VALUE self, VALUE key) {
+    ch_error error;
+    uint64_t left_ms;
+    key = bytes_arg(key);
+    struct box *box = box_of(self, &map_type);
+    int result = ch_map_remaining_ttl(box->handle, RSTRING_PTR(key), (size_t)RSTRING_LEN(key), &left_ms, &error);
+    RB_GC_GUARD(key);
+    if (checked(result, &error) != CH_OK) return Qnil;
+    return DBL2NUM(left_ms == CH_FOREVER ? HUGE_VAL : (double)left_ms / 1e3);
+}
+
 void init_age(void) {
+    rb_define_method(cMap, "remaining_ttl", map_remaining_ttl, 1);
     rb_define_method(cMap, "lag", map_lag, 0);
     rb_define_method(cMap, "ensure_fresh", map_ensure_fresh, 1);
     rb_define_method(cMap, "get_fresh", map_get_fresh, 2);

@@ -172,6 +172,9 @@ static int run_set(struct call *c) {
 static int run_set_ttl(struct call *c) {
     return ch_map_set_with_ttl(c->handle, c->key.data, c->key.len, c->value.data, c->value.len, c->number, NULL, &c->error);
 }
+static int run_touch(struct call *c) {
+    return ch_map_touch(c->handle, c->key.data, c->key.len, c->number, &c->error);
+}
 static int run_add(struct call *c) {
     return ch_map_add(c->handle, c->key.data, c->key.len, c->value.data, c->value.len, NULL, &c->error);
 }
@@ -269,6 +272,11 @@ static VALUE map_add(VALUE self, VALUE key, VALUE value) {
 static VALUE map_replace(VALUE self, VALUE key, VALUE value) {
     struct call call = {.run = run_replace};
     return written(self, &call, key, bytes_arg(value)) == CH_OK ? Qtrue : Qfalse;
+}
+
+static VALUE map_touch(VALUE self, VALUE key, VALUE milliseconds) {
+    struct call call = {.run = run_touch, .number = NUM2ULL(milliseconds)};
+    return written(self, &call, key, Qnil) == CH_OK ? Qtrue : Qfalse;
 }
 
 /* Deletes a key; gives whether it was there. */
@@ -458,6 +466,7 @@ void init_map(void) {
     rb_define_method(cMap, "get_uid", map_by_uid, 1);
     rb_define_method(cMap, "random_pair", map_random_pair, 0);
     rb_define_private_method(cMap, "_set_ttl", map_set_ttl, 3);
+    rb_define_private_method(cMap, "_touch", map_touch, 2);
     rb_define_method(cMap, "add", map_add, 2);
     rb_define_method(cMap, "replace", map_replace, 2);
     rb_define_method(cMap, "delete?", map_delete, 1);

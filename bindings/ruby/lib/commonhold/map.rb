@@ -81,6 +81,12 @@ module Commonhold
     end
     alias merge! set_many
 
+    # Lets a pair expire after +ttl+ seconds from now on, and keeps its value, in one atomic step.
+    # Returns whether the key was there. Caches only.
+    def touch(key, ttl)
+      _touch(key, Map.milliseconds(ttl))
+    end
+
     # Changes a key from one state to another, if it is in the first; nil stands for "absent".
     # Returns whether it did. In a cache the new value may have +ttl+ seconds to live.
     def compare_exchange(key, expected, replacement, ttl: nil)

@@ -1,7 +1,7 @@
 //! The subcommands: one file each, with its options, its examples and its `run`.
 //!
 //! - storing and asking: [`set`], [`get`], [`del`], [`clear`], [`incr`], [`keys`], [`scan`],
-//!   [`random`]; many operations in one process: [`batch`]
+//!   [`random`]; expiry: [`ttl`], with `touch`; many operations in one process: [`batch`]
 //! - lists as values: [`list_values`], with `push`, `unshift`, `pop` and `shift`
 //! - files: [`load`], [`dump`], [`backup`], [`restore`]
 //! - messages: [`queue`], [`channel`], [`log`], with subcommands of their own
@@ -43,4 +43,5 @@ pub mod serve;
 pub mod set;
 mod shared;
 pub mod stat;
+pub mod ttl;
 pub mod watch;

@@ -3,7 +3,11 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::map::api::handle::Map;
 use crate::map::engine::change::{Act, Change, Expiry, Rule};
+use crate::map::engine::read;
+use crate::map::engine::take::{Fresh, ReadExpiry};
+use crate::map::layout::segment::CACHE_BUCKETS;
 use crate::map::options::{Uid, milliseconds};
+use crate::sync::hold_clock;
 use std::time::Duration;
 
 impl Map {
@@ -50,6 +54,52 @@ impl Map {
         let mut map = self.clone();
         map.expiry = Expiry::After(milliseconds(ttl));
         Ok(map)
+    }
+
+    /// The time after which a pair expires (whole milliseconds, at least one): `Duration::MAX` if it
+    /// never does, as in maps that are not caches; `None` if the key is absent. Does not count as a
+    /// use of the pair.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
+    pub fn remaining_ttl(&self, key: impl AsRef<[u8]>) -> Result<Option<Duration>> {
+        let key = key.as_ref();
+        self.begin_read(key)?;
+        let expiry = self.bound.read(self.space(), |bound| {
+            let key = (bound.hasher.hash(key), key);
+            if !bound.is_cache() {
+                return self.lookup(bound, key, ReadExpiry);
+            }
+            let fresh = Fresh { of: ReadExpiry, marks: false };
+            Ok(read::find::<CACHE_BUCKETS, _>(self.space(), bound, key, fresh)?.flatten())
+        })?;
+        Ok(expiry.map(|expiry| match expiry {
+            0 => Duration::MAX,
+            at => Duration::from_millis(at.saturating_sub(hold_clock::now(self.space())).max(1)),
+        }))
+    }
+
+    /// Lets a pair expire after `ttl` from now on (rounded up to a millisecond), and keeps its
+    /// value, in one atomic step. False if the key is absent. Cache mode only. Followers and
+    /// replicas receive it as a set.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let hold = commonhold::Hold::open_or_create(dir.path().join("it.hold"))?;
+    /// use std::time::Duration;
+    ///
+    /// let sessions = hold.maps().open_or_create("sessions", commonhold::map::MapOptions::cache())?;
+    /// sessions.set_with_ttl("ann", "token", Duration::from_secs(60))?;
+    /// assert!(sessions.touch("ann", Duration::from_secs(3600))?);
+    /// assert!(sessions.remaining_ttl("ann")? > Some(Duration::from_secs(60)));
+    /// # Ok::<(), commonhold::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Mismatch` in other modes; those of [`set`](Self::set).
+    pub fn touch(&self, key: impl AsRef<[u8]>, ttl: Duration) -> Result<bool> {
+        let kept = self.with_ttl(ttl)?.update(key, |value| value.map(<[u8]>::to_vec))?;
+        Ok(kept.is_some())
     }
 
     fn ensure_forgets(&self) -> Result<()> {

@@ -178,6 +178,16 @@ impl<K: Codec, V: Codec> TypedMap<K, V> {
         Ok(self.map.with_ttl(ttl)?.typed())
     }
 
+    /// The time after which a pair expires; see [`Map::remaining_ttl`].
+    pub fn remaining_ttl(&self, key: K::Value<'_>) -> Result<Option<Duration>> {
+        self.map.remaining_ttl(K::encode(key)?)
+    }
+
+    /// Lets a pair expire after `ttl` from now on; see [`Map::touch`].
+    pub fn touch(&self, key: K::Value<'_>, ttl: Duration) -> Result<bool> {
+        self.map.touch(K::encode(key)?, ttl)
+    }
+
     /// Sets a value only if the key is absent. Returns its uid, `None` if the key is present.
     pub fn add(&self, key: K::Value<'_>, value: V::Value<'_>) -> Result<Option<Uid>> {
         self.map.add(K::encode(key)?, V::encode(value)?)

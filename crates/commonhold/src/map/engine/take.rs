@@ -107,6 +107,20 @@ impl Take for ReadUid {
     }
 }
 
+/// When the pair expires, by the hold's clock in milliseconds; 0 for never.
+pub(crate) struct ReadExpiry;
+
+impl Take for ReadExpiry {
+    type Taken = u64;
+    fn take(&mut self, hit: &Hit<'_>) -> u64 {
+        hit.record.expiry()
+    }
+
+    fn take_packed(&mut self, _: Uid, _: &[u8]) -> u64 {
+        0
+    }
+}
+
 /// In a cache: something of a pair that has not expired.
 pub(crate) struct Fresh<T> {
     pub(crate) of: T,
