@@ -27,7 +27,7 @@ use crate::protocol::wire::{self, code};
 use commonhold::map::Map;
 use commonhold::raw::{Feed, IterStep, RawFrame, StepIter, fit_stream, iter_steps};
 use commonhold::stream::{Follower, StreamPosition};
-use commonhold::{Error, Result};
+use commonhold::{Error, ErrorKind, Result};
 use commonhold_io::sockets::Bytes;
 use commonhold_io::thread_patience::with_patience;
 use std::time::{Duration, Instant};
@@ -45,11 +45,11 @@ const TIME_EVERY: Duration = Duration::from_millis(500);
 
 /// Changes before those that a stream has, from elsewhere.
 pub(crate) trait EarlierChanges: Send {
-    /// The next of them, without waiting.
+    /// The next of them, without waiting. Without `has_room`, no large ones.
     ///
     /// # Errors
     /// They cannot be had.
-    fn next(&mut self) -> Result<Earlier>;
+    fn next(&mut self, has_room: bool) -> Result<Earlier>;
 }
 
 /// The next part of [`EarlierChanges`].
@@ -68,6 +68,23 @@ struct Behind {
     changes: Box<dyn EarlierChanges>,
     map: Map,
     at: StreamPosition,
+    /// The position is one of the map: otherwise nothing would have been sent.
+    is_proved: bool,
+}
+
+impl Behind {
+    /// Follows the stream of the position.
+    ///
+    /// # Errors
+    /// `Lapped` if the map has another stream; those of following.
+    fn follow(&self) -> Result<Follower> {
+        let follower = self.map.follow()?;
+        if follower.position().stream == self.at.stream {
+            return Ok(follower);
+        }
+        let text = format!("the stream of map '{}' has begun again", self.map.name());
+        Err(Error::new(ErrorKind::Lapped, text))
+    }
 }
 
 /// See the module.
@@ -126,8 +143,10 @@ impl Delivery {
         at: StreamPosition,
         changes: impl EarlierChanges + 'static,
     ) -> Result<Delivery> {
-        let behind = Behind { changes: Box::new(changes), map: map.clone(), at };
-        Ok(Delivery { behind: Some(behind), ..Delivery::of(map.follow()?) })
+        let (changes, map) = (Box::new(changes), map.clone());
+        let behind = Behind { changes, map, at, is_proved: false };
+        let delivery = Delivery::of(behind.follow()?);
+        Ok(Delivery { behind: Some(behind), ..delivery })
     }
 
     fn of(follower: Follower) -> Delivery {
@@ -229,14 +248,20 @@ impl Delivery {
         std::mem::take(&mut self.passed)
     }
 
+    /// True if the position is the replica's own statement, which is not proved yet.
+    pub(crate) fn is_unproved(&self) -> bool {
+        self.behind.as_ref().is_some_and(|behind| !behind.is_proved)
+    }
+
     /// True until the full sync is over.
     pub(crate) fn is_syncing(&self) -> bool {
         self.pairs.is_some()
     }
 
-    /// True if the next bytes are pairs of the full sync: all changes before them were sent.
-    pub(crate) fn is_next_pairs(&self) -> bool {
-        self.is_syncing() && self.feed.position().offset >= self.boundary
+    /// True if the next bytes are pairs of the full sync: all changes before them were sent. Also if
+    /// they are changes from elsewhere: both wait for their turn behind the stream of others.
+    pub(crate) fn is_next_bulk(&self) -> bool {
+        self.behind.is_some() || (self.is_syncing() && self.feed.position().offset >= self.boundary)
     }
 
     /// True until the replica knows from which position on its map equals the origin's.
@@ -262,7 +287,7 @@ impl Delivery {
             true => limit.offset,
             false => 0,
         });
-        if let Some(payload) = self.next_behind(now)? {
+        if let Some(payload) = self.next_behind(now, has_room)? {
             return Ok(Some(payload));
         }
         if self.behind.is_some() {
@@ -305,12 +330,12 @@ impl Delivery {
 
     /// The next changes before those of the stream, or the time meanwhile. Goes over to the stream
     /// as soon as it has the rest.
-    fn next_behind(&mut self, now: Instant) -> Result<Option<Payload>> {
+    fn next_behind(&mut self, now: Instant, has_room: bool) -> Result<Option<Payload>> {
         let Some(behind) = &mut self.behind else { return Ok(None) };
         let at = behind.at;
-        match behind.changes.next()? {
+        match behind.changes.next(has_room)? {
             Earlier::Changes(frames, end) => {
-                behind.at.offset = end;
+                (behind.at.offset, behind.is_proved) = (end, true);
                 return Ok(Some(Payload::Words(Bytes::from(frames))));
             }
             Earlier::InStream => {
@@ -320,6 +345,8 @@ impl Delivery {
             }
             Earlier::Later => {}
         }
+        // The end of another stream would make the replica look up to date.
+        self.feed = behind.follow()?.into_feed();
         let mut words = Vec::new();
         self.put_time_if_due(&mut words, at.offset, now);
         Ok((!words.is_empty()).then(|| Payload::Words(Bytes::from(words))))

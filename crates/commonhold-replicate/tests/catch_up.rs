@@ -100,6 +100,12 @@ impl Shop {
         self.copy.replica.status().synchronisations
     }
 
+    fn more_copies(&self, number: usize) -> Vec<Copy> {
+        let copy = |number| Copy::of(&self.source, &format!("copy-{number}.hold"));
+        let ready = |copy: &Copy| assert!(copy.replica.wait_ready(LONG));
+        (0..number).map(copy).inspect(ready).collect()
+    }
+
     /// Whether the last replica that joined began with the journal.
     fn has_caught_up(&self) -> bool {
         let joined = self.source.joined.lock().unwrap();
@@ -189,16 +195,16 @@ fn a_hole_or_damage_leads_to_a_full_sync() {
         shop.segments().len() > 10
     });
     std::fs::remove_file(&shop.segments()[5]).unwrap();
-    let position = shop.copy.replica.status().position.unwrap();
+    let changes = shop.copy.replica.status().changes;
     shop.comes_back_by_full_sync("does not have the changes from position");
-    assert!(shop.source.has_said(&format!("left at {position}")));
+    assert_eq!(shop.copy.replica.status().changes, changes);
 
     let mut shop = Shop::new(plain());
     shop.leave_behind();
     damage(&shop.file(), 0.6);
-    let position = shop.copy.replica.status().position.unwrap();
+    let changes = shop.copy.replica.status().changes;
     shop.comes_back_by_full_sync("is damaged");
-    assert!(shop.source.has_said(&format!("left at {position}")));
+    assert_eq!(shop.copy.replica.status().changes, changes);
     // The next journal begins a new file.
     shop.journal.take().unwrap().finish().unwrap();
     shop.journal = Some(shop.start(plain()));
@@ -222,6 +228,21 @@ fn a_compaction_in_between_leads_to_a_full_sync() {
         shop.journal.as_ref().unwrap().status().compactions > before + 1
     });
     shop.comes_back_by_full_sync("does not have the changes from position");
+}
+
+/// Many small changes of few keys: the whole map is faster.
+#[test]
+fn a_small_map_is_sent_as_a_whole() {
+    let mut shop = Shop::new(plain());
+    shop.source.map.clear().unwrap();
+    shop.copy.agrees(&shop.source);
+    shop.source.origin = None;
+    let end = shop.source.end().offset + 100 * SMALL_STREAM;
+    while shop.source.end().offset < end {
+        (0..20).for_each(|_| _ = shop.source.map.set("key", [7; 2000]).unwrap());
+        shop.record();
+    }
+    shop.comes_back_by_full_sync("more than 16 times the whole map");
 }
 
 #[test]
@@ -275,38 +296,60 @@ fn changes_that_are_not_to_be_sent_yet_do_not_come_from_the_journal() {
     assert_eq!(shop.copy.pairs(), pairs(&shop.source.map));
 }
 
-/// A writer changes the map meanwhile.
+/// A writer changes the map meanwhile, until all replicas have come to its changes.
 #[test]
 fn replicas_catch_up_while_the_map_changes() {
     let mut shop = Shop::new(plain());
-    let more: Vec<_> = (0..80)
-        .map(|number| Copy::of(&shop.source, &format!("copy-{number}.hold")))
-        .inspect(|copy| assert!(copy.replica.wait_ready(LONG)))
-        .collect();
-    shop.leave_behind();
-    let over = AtomicBool::new(false);
+    let map = shop.source.map.clone();
+    // So that the changes are not many times as large as the map.
+    (0..2000u32).for_each(|key| _ = map.set(key.to_le_bytes(), [7; 300]).unwrap());
+    let more = shop.more_copies(20);
+    shop.copy.agrees(&shop.source);
+    let (full_syncs, begun) = (shop.full_syncs(), shop.source.end().offset);
+    shop.source.origin = None;
+    let change = |dice: &mut Dice| {
+        let key = (dice.below(2000) as u32).to_le_bytes();
+        (0..100).for_each(|_| _ = map.set(key, [dice.roll() as u8; 60]).unwrap());
+        record(&map);
+    };
+    while shop.source.end().offset < begun + 5 * SMALL_STREAM {
+        change(&mut shop.dice);
+    }
+    let (later, over) = (shop.source.end().offset, AtomicBool::new(false));
     std::thread::scope(|scope| {
-        let (map, over) = (shop.source.map.clone(), &over);
+        let (map, over) = (&map, &over);
         scope.spawn(move || {
             let mut dice = Dice::new(9);
-            while !over.load(Ordering::Relaxed) {
-                (0..100).for_each(|_| scribble(&map, &mut dice, 700));
-                record(&map);
+            let end = || map.follow().unwrap().end().unwrap().offset;
+            while !over.load(Ordering::Relaxed) && end() < later + 30 * SMALL_STREAM {
+                change(&mut dice);
             }
         });
         shop.source.begin(small_stream);
-        let caught_up = || {
-            let joined = shop.source.joined.lock().unwrap();
-            joined.iter().filter(|line| line.ends_with("catches up from the journal")).count()
+        let is_there = |copy: &Copy| {
+            let position = copy.replica.status().position;
+            position.is_some_and(|position| position.offset >= later)
         };
-        until("all replicas begin", || caught_up() > more.len());
+        until("all replicas have come so far", || more.iter().all(is_there));
         over.store(true, Ordering::Relaxed);
     });
     shop.copy.agrees(&shop.source);
     more.iter().for_each(|copy| copy.agrees(&shop.source));
-    assert_eq!(shop.full_syncs(), 1, "{:?}", shop.source.said.lock());
+    assert_eq!(shop.full_syncs(), full_syncs, "{:?}", shop.source.said.lock());
     let syncs: u64 = more.iter().map(|copy| copy.replica.status().synchronisations).sum();
     assert_eq!(syncs, more.len() as u64, "{:?}", shop.source.said.lock());
+}
+
+/// Those that find no place get the whole map at once.
+#[test]
+fn a_crowd_of_replicas_comes_back() {
+    let mut shop = Shop::new(plain());
+    let more = shop.more_copies(100);
+    shop.leave_behind();
+    shop.come_back();
+    more.iter().for_each(|copy| copy.agrees(&shop.source));
+    let joined = shop.source.joined.lock().unwrap();
+    assert!(joined.iter().any(|line| line.ends_with("catches up from the journal")), "{joined:?}");
 }
 
 #[test]

@@ -6,29 +6,33 @@
 //! returned, until the stream has the rest.
 //!
 //! Why they are the map's changes: the change before the position is the one that the replica has
-//! ([`Proof`]). The run that wrote the end of each file is noted in the hold, so the map has all
-//! changes of the file ([`Runs`]). The last change is also the stream's: a copy of the hold from
-//! the middle of a run has noted the run, but has other changes since.
+//! ([`Proof`]), and each file states the change before its own beginning. The run that wrote the
+//! end of each file is noted in the hold, so the map has all changes of the file ([`Runs`]). The
+//! last change is also the stream's: a copy of the hold from the middle of a run has noted the run,
+//! but has other changes since.
 //!
-//! Invariant: each call reads a bounded number of bytes, and no file is read again from its
-//! beginning while the position stays the same.
+//! Invariant: each call reads a bounded number of bytes and one frame, and no file is read again
+//! from its beginning unless it has grown.
 
 use crate::journal::file::Identity;
 use crate::journal::places::{self, Places};
 use crate::journal::reader::{Entry, Reader};
 use crate::journal::run::Runs;
+use crate::protocol::introduction::proof_bytes;
 use crate::protocol::key_prefix::KeyPrefix;
 use crate::protocol::skip::Skip;
 use commonhold::map::Map;
 use commonhold::raw::{Proof, RawFrame, journal_notes, proof_at};
 use commonhold::stream::StreamPosition;
 use commonhold::{Error, ErrorKind, Hold, Result};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Bytes of a file that one call reads, without the last frame.
 const READ: u64 = 1 << 20;
 /// Bytes of changes that one call returns, without the last one.
 const PIECE: usize = 64 << 10;
+/// How many times the bytes of the map the changes may have.
+const MOST_OF_MAP: u64 = 16;
 
 /// See the module.
 pub(crate) struct Backlog {
@@ -36,6 +40,8 @@ pub(crate) struct Backlog {
     /// The reader that checks, and later the one that returns changes.
     chain: Chain,
     is_checked: bool,
+    /// The changes are not many times as large as the map.
+    is_worthwhile: bool,
     prefix: KeyPrefix,
 }
 
@@ -78,12 +84,18 @@ impl Backlog {
             runs,
             begin,
             reached: begin,
-            is_proved: false,
             file: None,
+            later: Vec::new(),
             ended: None,
             damage: None,
         };
-        Ok(Some(Backlog { map: map.clone(), chain, is_checked: false, prefix }))
+        Ok(Some(Backlog {
+            map: map.clone(),
+            chain,
+            is_checked: false,
+            is_worthwhile: false,
+            prefix,
+        }))
     }
 
     /// Reads on.
@@ -93,7 +105,9 @@ impl Backlog {
     /// this map's; those of files.
     pub(crate) fn next(&mut self) -> Result<Part> {
         if !self.is_checked {
-            if self.chain.read(|_| Ok(false))? && self.is_in_stream()? {
+            self.ensure_worthwhile()?;
+            let is_at_end = self.chain.read(|_| Ok(false))?;
+            if self.is_well_in_stream()? || (is_at_end && self.is_in_stream()?) {
                 self.is_checked = true;
                 self.chain.begin_again();
             }
@@ -114,6 +128,24 @@ impl Backlog {
             true => Ok(Part::InStream),
             false => Ok(Part::Nothing),
         }
+    }
+
+    /// Checks that the changes are not many times as large as the map, once.
+    fn ensure_worthwhile(&mut self) -> Result<()> {
+        if std::mem::replace(&mut self.is_worthwhile, true) {
+            return Ok(());
+        }
+        let changes =
+            self.map.follow()?.position().offset.saturating_sub(self.chain.begin.at.offset);
+        let stat = self.map.stat()?;
+        let map = stat.index_bytes + stat.record_bytes;
+        if changes / MOST_OF_MAP <= map {
+            return Ok(());
+        }
+        let text = format!(
+            "the missing changes are {changes} bytes, more than {MOST_OF_MAP} times the whole map"
+        );
+        Err(Error::new(ErrorKind::TooLarge, text))
     }
 
     /// Whether the stream still has what follows, and the last change is its own.
@@ -146,19 +178,19 @@ struct Chain {
     runs: Runs,
     begin: Reached,
     reached: Reached,
-    /// The change before the position was read.
-    is_proved: bool,
     file: Option<Reader>,
-    /// The last file, which was read to its end.
-    ended: Option<Identity>,
+    /// The files behind it, from the last to the next one.
+    later: Vec<PathBuf>,
+    /// The last file, and how many bytes it had when it was read to its end.
+    ended: Option<(Identity, u64)>,
     /// Where the last file that was read ends too early.
     damage: Option<String>,
 }
 
 impl Chain {
     fn begin_again(&mut self) {
-        (self.reached, self.is_proved) = (self.begin, false);
-        (self.file, self.ended) = (None, None);
+        (self.reached, self.file, self.ended) = (self.begin, None, None);
+        self.later.clear();
     }
 
     /// Reads on, until `visit` returns true for a change that follows, or for a bounded number of
@@ -181,10 +213,9 @@ impl Chain {
             if frame.offset >= at {
                 // The reader's frames follow one another.
                 is_enough = visit(&frame)?;
-                (self.reached.at.offset, self.is_proved) = (end, true);
+                self.reached.at.offset = end;
             } else if end == at {
-                self.is_proved = reader.proof()? == Some(self.reached.last);
-                self.ensure(self.is_proved)?;
+                self.ensure(reader.proof()? == Some(self.reached.last))?;
             } else {
                 self.ensure(end < at)?;
             }
@@ -210,45 +241,69 @@ impl Chain {
             self.file = Some(reader);
             return Ok(true);
         }
-        self.ended = Some(reader.identity);
+        self.ended = Some((reader.identity, reader.bytes()));
         self.damage = (reader.cut_off() > 0)
             .then(|| format!("; {}: byte {} is damaged", reader.path().display(), reader.sound()));
         Ok(true)
     }
 
-    /// Opens the last file that begins before the position. If the change before the position was
-    /// read already, it may also begin there.
+    /// Opens the next file. If there is none yet, looks at all files once more: the position may be
+    /// in the one that was read to its end, and has grown since.
     fn open_next(&mut self) -> Result<Reader> {
-        let segments = self.places.archive.segments()?.into_iter().map(|segment| segment.path);
-        let mut files: Vec<PathBuf> = segments.collect();
-        files.push(self.places.file.clone());
-        let at = self.reached.at;
-        for file in files.iter().rev() {
-            let reader = match Reader::open(file) {
-                Err(error) if error.is_not_found() => continue,
-                Err(error) if error.kind() == ErrorKind::Damaged => {
-                    self.damage = Some(format!("; {error}"));
-                    continue;
-                }
-                reader => reader?,
-            };
-            let begins = reader.welcome.position;
-            let is_before = begins.offset < at.offset || (begins == at && self.is_proved);
-            if begins.stream != at.stream || !is_before {
-                continue;
-            }
-            // Files before it end where it begins, or soon after.
-            match self.ended == Some(reader.identity) {
-                true => break,
-                false => return Ok(reader),
+        while let Some(file) = self.later.pop() {
+            if let Some(reader) = self.opened(&file)
+                && self.has_next(&reader)
+            {
+                return Ok(reader);
             }
         }
+        let mut files = self.files()?;
+        while let Some(file) = files.pop() {
+            let Some(reader) = self.opened(&file) else { continue };
+            if self.has_next(&reader) {
+                // Files before it end where it begins, or soon after.
+                match self.ended == Some((reader.identity, reader.bytes())) {
+                    true => break,
+                    false => return Ok(reader),
+                }
+            }
+            self.later.push(file);
+        }
         let text = format!(
-            "{}: this journal does not have the changes from position {at} on{}",
+            "{}: this journal does not have the changes from position {} on{}",
             self.places.file.display(),
+            self.reached.at,
             self.damage.as_deref().unwrap_or_default()
         );
         Err(Error::new(ErrorKind::NotFound, text))
+    }
+
+    /// The segments in the order of their names, and the present file.
+    fn files(&self) -> Result<Vec<PathBuf>> {
+        let segments = self.places.archive.segments()?.into_iter().map(|segment| segment.path);
+        Ok(segments.chain([self.places.file.clone()]).collect())
+    }
+
+    /// `None` if the file is missing or cannot be read.
+    fn opened(&mut self, file: &Path) -> Option<Reader> {
+        match Reader::open(file) {
+            Ok(reader) => Some(reader),
+            Err(error) => {
+                if !error.is_not_found() {
+                    self.damage = Some(format!("; {error}"));
+                }
+                None
+            }
+        }
+    }
+
+    /// Whether a file may have the changes from the position on. At its beginning, it states the
+    /// change before.
+    fn has_next(&self, reader: &Reader) -> bool {
+        let (begins, Reached { at, last }) = (&reader.welcome, self.reached);
+        let is_before = begins.position.offset < at.offset;
+        let is_there = begins.position == at && begins.proof == proof_bytes(Some(last));
+        begins.position.stream == at.stream && (is_before || is_there)
     }
 
     fn ensure(&self, is_own: bool) -> Result<()> {

@@ -200,7 +200,10 @@ impl JournalFile {
     /// reading it elsewhere, such as for a replica that catches up.
     fn keep_locked(&self) -> io::Result<()> {
         let locked = lock(self.file(), &self.path);
-        locked.map_err(|error| io::Error::other(error.to_string()))
+        locked.map_err(|error| match error.kind() {
+            ErrorKind::Busy => io::Error::new(io::ErrorKind::ResourceBusy, error.to_string()),
+            _ => io::Error::other(error.to_string()),
+        })
     }
 
     /// Makes all appended frames durable.

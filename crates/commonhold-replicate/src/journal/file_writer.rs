@@ -7,10 +7,11 @@ use crate::journal::run::Run;
 use crate::journal::span::LATEST_MS;
 use crate::journal::stamps::Stamps;
 use crate::journal::trust::{ALL, Trust};
+use crate::protocol::introduction::proof_bytes;
 use crate::protocol::payload::Payload;
 use crate::protocol::wire::{Note, Welcome, now_ms};
 use commonhold::map::Map;
-use commonhold::raw::RawFrame;
+use commonhold::raw::{RawFrame, proof_at};
 use commonhold::stream::{ChangeKind, StreamPosition};
 use commonhold::{Error, ErrorKind, Hold, Result};
 use std::path::Path;
@@ -88,8 +89,10 @@ impl FileWriter {
     pub(super) fn begin(hold: &Hold, map: &Map, path: &Path, run: &Run) -> Result<FileWriter> {
         repair_stream(hold, map)?;
         let delivery = Delivery::begin(map, None)?.without_time();
+        let before = proof_at(map.follow()?, delivery.position())?;
         let welcome = Welcome {
-            proof: Vec::new(),
+            // Readers that come from an earlier file compare it with the last change there.
+            proof: before.map_or_else(Vec::new, |change| proof_bytes(Some(change)).to_vec()),
             position: delivery.position(),
             whole: true,
             mode: map.options().mode(),

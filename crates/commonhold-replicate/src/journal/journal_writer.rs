@@ -106,7 +106,6 @@ impl JournalWriter {
         let archive = sealing::archive_of(path, &options)?;
         let directory = archive.as_ref().map(|archive| archive.directory.display().to_string());
         let status = JournalStatus { archive: directory, ..status };
-        places::note(&slot.notes(), path, archive.as_ref())?;
         let lineage = replica::lineage_of(hold, &map)?;
         if let Some(archive) = archive.as_ref().filter(|_| !options.replace) {
             archive.ensure_own(map.name(), &lineage)?;
@@ -141,6 +140,10 @@ impl JournalWriter {
         };
         // Before the stream changes: it has the last change of the file, or not.
         let found = this.existing()?;
+        if this.options.replace {
+            // What is in the archive may be another life's.
+            this.runs.forget()?;
+        }
         this.run.id = this.runs.begin(&this.at_path)?;
         hold.maps().begin_stream(this.map.name(), this.options.stream_bytes)?;
         if let Some(reader) = found {
@@ -152,6 +155,7 @@ impl JournalWriter {
             this.lock_target()?;
             this.next = Some(FileWriter::begin(hold, &this.map, &this.path, &this.run)?);
         }
+        places::note(&this.slot.notes(), path, this.archive.as_ref())?;
         if this.options.sync == SyncPolicy::Never {
             this.slot
                 .failed("it runs with --sync never, which makes no change durable on request")?;

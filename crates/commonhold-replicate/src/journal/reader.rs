@@ -152,6 +152,8 @@ impl Reader {
     fn more(&mut self) -> Result<bool> {
         let mut buffer = self.inbox.take();
         let before = buffer.len();
+        // A large frame may have been there.
+        buffer.shrink_to(before.max(2 * READ));
         let most = (self.len - self.read).min(READ as u64) as usize;
         buffer.resize(before + shortened!("journal.read-bytes", most), 0);
         let read = loop {
@@ -197,6 +199,11 @@ impl Reader {
     /// The path of the file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The number of bytes up to which it reads.
+    pub(super) fn bytes(&self) -> u64 {
+        self.len
     }
 
     /// How far it has come.
@@ -322,9 +329,12 @@ impl Reader {
     fn is_whole(&self) -> bool {
         let rest = self.inbox.rest();
         let left = self.len.saturating_sub(self.reached.sound);
-        match RawFrame::stated_length(rest) {
+        if rest.len() < RawFrame::HEADER {
+            return false;
+        }
+        match RawFrame::plausible_length(rest) {
             Some(len) => len <= rest.len() || len as u64 > left,
-            None => rest.len() >= 4,
+            None => true,
         }
     }
 

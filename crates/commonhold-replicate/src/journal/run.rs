@@ -21,8 +21,9 @@ use commonhold::{Hold, Result};
 pub(super) const RUN: u32 = 0x131;
 /// The key of the notes, in the map of the journal's announcements.
 const NOTED: &[u8] = b"runs";
-/// The most runs that are noted.
-const MOST: usize = 64;
+/// The most runs that are noted: those of the segments of a journal that begins a new file every
+/// minute for three days.
+const MOST: usize = 4096;
 /// Bytes before the entries: hold, root, number.
 const OF: usize = 32;
 /// Bytes of an entry: number, stream, offset.
@@ -100,6 +101,14 @@ impl Runs {
         let id = lineage::random()?.1;
         self.add(Entry { id, until: ANYWHERE }, before)?;
         Ok(id)
+    }
+
+    /// Forgets all runs: files of earlier runs are no longer the map's.
+    ///
+    /// # Errors
+    /// Those of writing a map.
+    pub(super) fn forget(&self) -> Result<()> {
+        self.notes.delete(NOTED).map(drop)
     }
 
     /// Notes that the map was rebuilt from a file of this run, up to a position.

@@ -27,7 +27,7 @@ use commonhold_io::sockets::LoopKind;
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often a map may be replaced while its origin starts.
 const MOST_REPLACED: u32 = 100;
@@ -344,8 +344,9 @@ impl Origin {
             return;
         }
         self.end_serving(time);
+        let end = Instant::now() + JOIN_TIMEOUT;
         self.watcher.join_for(JOIN_TIMEOUT);
-        self.table.catch_ups.end();
+        self.table.catch_ups.end(end.saturating_duration_since(Instant::now()));
         self.table.notices.gate.close();
     }
 }

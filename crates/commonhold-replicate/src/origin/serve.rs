@@ -422,7 +422,7 @@ impl<D: Driver<Payload>> Server<D> {
         if session.is_sending() || session.finished {
             return;
         }
-        if !session.is_next_pairs() {
+        if !session.is_next_bulk() {
             self.send_next(socket);
         } else if !std::mem::replace(has_turn, true) {
             self.turns.push_back(socket);

@@ -219,8 +219,10 @@ impl Session {
     /// The position that it has reached, for the log, if it had joined.
     pub(crate) fn left(&self, subscriber: &Subscriber) -> Option<String> {
         let Stage::Known(delivery) = &self.stage else { return None };
-        let offset = subscriber.applied.load(Ordering::Relaxed);
-        Some(format!("left at {}: ", StreamPosition { offset, ..delivery.position() }))
+        let at = delivery.position();
+        let applied = subscriber.applied.load(Ordering::Relaxed);
+        let offset = if delivery.is_unproved() { at.offset } else { applied };
+        Some(format!("left at {}: ", StreamPosition { offset, ..at }))
     }
 
     /// The offset from which on it needs the stream, if it needs the stream now.
@@ -252,9 +254,9 @@ impl Session {
         }
     }
 
-    /// True if its next bytes are pairs of a full sync.
-    pub(crate) fn is_next_pairs(&self) -> bool {
-        matches!(&self.stage, Stage::Known(delivery) if delivery.is_next_pairs())
+    /// True if its next bytes are pairs of a full sync, or changes from the journal.
+    pub(crate) fn is_next_bulk(&self) -> bool {
+        matches!(&self.stage, Stage::Known(delivery) if delivery.is_next_bulk())
             && self.words.is_empty()
     }
 
@@ -289,7 +291,9 @@ impl Session {
             match &self.stage {
                 Stage::Known(delivery) if frame.code == code::APPLIED => {
                     self.reports.applied = Applied::read(&frame);
-                    self.reports.compare(delivery.position(), subscriber);
+                    if !delivery.is_unproved() {
+                        self.reports.compare(delivery.position(), subscriber);
+                    }
                 }
                 _ => return unexpected(frame.code),
             }
@@ -397,7 +401,7 @@ impl Session {
         debug_assert!(known.is_ok(), "welcomed twice");
         self.identify(table, hello, subscriber);
         self.reports.of = map_identity(map);
-        match welcome.whole {
+        match welcome.whole || delivery.is_unproved() {
             // Its map may be another one than before.
             true => self.reports.reaches(None, true),
             false => {
@@ -493,7 +497,9 @@ impl Session {
             for (shown, bytes) in subscriber.sync_bytes.iter().zip([pairs, wire]) {
                 shown.store(bytes, Ordering::Relaxed);
             }
-            self.reports.compare(delivery.position(), subscriber);
+            if !delivery.is_unproved() {
+                self.reports.compare(delivery.position(), subscriber);
+            }
         }
     }
 }

@@ -45,7 +45,7 @@ pub(super) fn delivery(
 }
 
 /// The changes behind a position that the stream no longer has, from the map's journal; `None` if
-/// it has none, or did not help before.
+/// it has none, did not help before, or is being read for too many others.
 fn earlier_changes(
     table: &SubscriberTable,
     id: u64,
@@ -55,13 +55,13 @@ fn earlier_changes(
 ) -> Result<Option<impl EarlierChanges + use<>>> {
     // A journal may have changes that are not to be sent yet.
     let sends_all = table.options.transmission != Transmission::Explicit;
-    if !sends_all || table.catch_ups.is_hopeless(from.0) {
+    if !sends_all || !table.catch_ups.has_place_for(from) {
         return Ok(None);
     }
     let Ok(prefix) = hello.prefix() else { return Ok(None) };
     let backlog = Backlog::of(&table.hold, map, from, prefix)?;
     let Some((backlog, waker)) = backlog.zip(table.waker(id)) else { return Ok(None) };
-    table.catch_ups.begin(backlog, from.0, waker).map(Some)
+    table.catch_ups.begin(backlog, from, waker).map(Some)
 }
 
 fn is_lapped(map: &Map, at: StreamPosition) -> bool {

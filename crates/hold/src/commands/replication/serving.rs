@@ -24,12 +24,12 @@ use std::time::Duration;
 /// How long shutdown may take.
 const GRACE: Duration = Duration::from_secs(5);
 /// Descriptors that an origin needs besides one for each replica.
-const OTHER_DESCRIPTORS: u64 = 64;
+const OTHER_DESCRIPTORS: u64 = 128;
 
 /// Addresses and server options.
 #[derive(clap::Args, Debug)]
 pub struct Serve {
-    /// Address to listen on: unix:PATH, tcp:HOST:PORT, or tcp:PORT (this machine only); port 0
+    /// Address to listen on: unix:PATH, HOST:PORT, or :PORT (this machine only); port 0
     /// selects a free port. You can give this option several times. An address that other machines
     /// can connect to requires --secret-file or --allow-unauthenticated
     #[arg(long, value_name = "ADDRESS")]
@@ -129,7 +129,7 @@ impl Serve {
         if sockets.is_empty() && self.listen.is_empty() {
             return Err(Failure::usage(format!(
                 "'hold {subcommand}' has no address to listen on; add --listen unix:PATH, \
-                 --listen tcp:PORT (this machine only) or --listen tcp:HOST:PORT (other machines \
+                 --listen :PORT (this machine only) or --listen HOST:PORT (other machines \
                  as well), or start it from a systemd socket unit"
             )));
         }
