@@ -24,7 +24,8 @@ const SILENCE: Duration = Duration::from_secs(30);
 const LOCK_TIME: Duration = Duration::from_secs(1);
 const LOCK_PAUSE: Duration = Duration::from_millis(1);
 
-/// An address: `unix:PATH`, `tcp:HOST:PORT`, or `tcp:PORT` on the loopback interface.
+/// An address: `unix:PATH`, `HOST:PORT`, or `:PORT` on the loopback interface. The prefix `tcp:` may
+/// precede the last two, and brackets enclose an IPv6 address: `[::1]:80`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// The path of a socket in the file system, which has the mode 0600.
@@ -49,8 +50,8 @@ impl FromStr for Address {
     fn from_str(text: &str) -> Result<Address> {
         parse(text).ok_or_else(|| {
             let text = format!(
-                "expected an address (unix:PATH, tcp:HOST:PORT, or tcp:PORT for the loopback \
-                 interface), got '{}'",
+                "expected an address (unix:PATH, HOST:PORT, or :PORT for the loopback interface), \
+                 got '{}'",
                 text.escape_default()
             );
             Error::new(ErrorKind::Invalid, text)
@@ -62,12 +63,13 @@ fn parse(text: &str) -> Option<Address> {
     if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
         return Some(Address::Unix(path.into()));
     }
-    let rest = text.strip_prefix("tcp:")?;
-    let (host, port) = rest.rsplit_once(':').unwrap_or(("127.0.0.1", rest));
+    let rest = text.strip_prefix("tcp:").unwrap_or(text);
+    let (host, port) = rest.rsplit_once(':').unwrap_or(("", rest));
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-    let host =
-        bare.filter(|host| host.contains(':')).or((!host.contains([':', '['])).then_some(host));
-    Some(Address::Tcp(host.filter(|host| !host.is_empty())?.to_owned(), port.parse().ok()?))
+    let is_name = |host: &&str| !host.contains([':', '[', '/']);
+    let host = bare.filter(|host| host.contains(':')).or(Some(host).filter(is_name))?;
+    let host = if host.is_empty() { "127.0.0.1" } else { host };
+    Some(Address::Tcp(host.to_owned(), port.parse().ok()?))
 }
 
 /// An error of the system on an address.
@@ -380,9 +382,33 @@ mod tests {
         {
             assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
         }
-        assert_eq!("tcp:7400".parse::<Address>().unwrap().to_string(), "tcp:127.0.0.1:7400");
-        for wrong in ["", "unix:", "tcp:", "tcp:x", "tcp:h:70000", "tcp::1", "tcp:::1:5", "/run/a"]
-        {
+        for (text, shown) in [
+            ("tcp:7400", "tcp:127.0.0.1:7400"),
+            ("7400", "tcp:127.0.0.1:7400"),
+            (":7400", "tcp:127.0.0.1:7400"),
+            ("0.0.0.0:80", "tcp:0.0.0.0:80"),
+            ("example.org:80", "tcp:example.org:80"),
+            ("[::1]:80", "tcp:[::1]:80"),
+        ] {
+            assert_eq!(text.parse::<Address>().unwrap().to_string(), shown);
+        }
+        for wrong in [
+            "",
+            "unix:",
+            "tcp:",
+            "tcp:x",
+            "x",
+            "h:70000",
+            "::1:5",
+            "[::1]",
+            "[x]:5",
+            "/run/a",
+            "a/b:5",
+            "http://h:5",
+            "udp:h:5",
+            "h:",
+            ":",
+        ] {
             let error = wrong.parse::<Address>().unwrap_err();
             assert!(error.to_string().contains("an address (unix:PATH"), "{error}");
         }

@@ -46,6 +46,7 @@ pub const FAULTS: &[(&str, &[&str])] = &[
     ("replica.send-bytes", &["SHORT"]),
     ("origin.thread", THREAD),
     ("origin.watch-thread", THREAD),
+    ("origin.journal-thread", THREAD),
     ("secret.random", &["ENOSYS", "EPERM", "EINTR"]),
     ("secret.random-bytes", &["SHORT"]),
 ];

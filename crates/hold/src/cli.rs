@@ -166,8 +166,18 @@ impl Cli {
     }
 }
 
-/// The error, or the way out if the command line names a subcommand that this build lacks.
-fn explained(error: clap::Error) -> clap::Error {
+/// Subcommands that delete or replace data: a mistyped name must not suggest them.
+const DESTRUCTIVE: [&str; 6] = ["clear", "del", "delete", "drop", "promote", "restore"];
+
+/// The error, or the way out if the command line names a subcommand that this build lacks. It
+/// suggests no subcommand that deletes or replaces data.
+fn explained(mut error: clap::Error) -> clap::Error {
+    if let Some(ContextValue::Strings(mut names)) = error.remove(ContextKind::SuggestedSubcommand) {
+        names.retain(|name| !DESTRUCTIVE.contains(&name.as_str()));
+        if !names.is_empty() {
+            error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(names));
+        }
+    }
     let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand) else {
         return error;
     };
@@ -351,6 +361,22 @@ mod tests {
             let error = without.clone().try_get_matches_from(["hold", name]).unwrap_err();
             let text = explained(error).to_string();
             assert_eq!(text.contains("feature 'lab'"), way_out, "{text}");
+        }
+    }
+
+    #[test]
+    fn no_subcommand_that_deletes_data_is_suggested() {
+        let suggested = |name: &str| {
+            let error = Cli::command().try_get_matches_from(["hold", name]).unwrap_err();
+            let text = explained(error).to_string();
+            text.lines().find(|line| line.contains("similar")).unwrap_or_default().to_owned()
+        };
+        assert!(suggested("st").contains("'stat'"), "{}", suggested("st"));
+        for name in ["st", "dr", "dorp", "clera", "de", "restor", "promot", "delte"] {
+            let suggested = suggested(name);
+            for destructive in DESTRUCTIVE {
+                assert!(!suggested.contains(&format!("'{destructive}'")), "{name}: {suggested}");
+            }
         }
     }
 

@@ -8,6 +8,7 @@ use commonhold::map::{Map, MapOptions};
 use commonhold::stream::StreamFrame;
 use commonhold_io::sockets::LoopKind;
 use commonhold_replicate::faults::all;
+use commonhold_replicate::journal::{Journal, JournalOptions};
 use commonhold_replicate::{
     Address, Origin, OriginOptions, Replica, ReplicaEvents, ReplicaOptions, Secret, digest,
 };
@@ -147,7 +148,36 @@ fn by_uring(trial: &Trial) {
     follow(trial, LoopKind::Uring, Address::Tcp("127.0.0.1".to_owned(), 0));
 }
 
-const ALL: [Scenario; 3] = [
+/// A replica comes back that needs the journal.
+fn from_the_journal(trial: &Trial) {
+    let mut pair = Pair::new(trial, LoopKind::Epoll, Address::Unix(trial.path("socket")));
+    let options = JournalOptions { compact_bytes: 1 << 30, ..JournalOptions::default() };
+    pair.agrees();
+    let journal = Journal::start(&pair.hold, "it", trial.path("it.journal"), options).unwrap();
+    pair.map.sync(LONG).unwrap();
+    pair.agrees();
+    pair.end_origin();
+    let end = || pair.map.follow().unwrap().end().unwrap().offset;
+    let behind = end() + (5 << 18);
+    while end() < behind {
+        (0..20).for_each(|_| climb(&pair.map));
+        pair.map.sync(LONG).unwrap();
+    }
+    let before = descriptors();
+    trial.arm();
+    (0..ROUNDS).for_each(|_| pair.round());
+    trial.lift();
+    pair.agrees();
+    let synchronisations = pair.replica.as_ref().unwrap().status().synchronisations;
+    assert!(synchronisations == 1 || !trial.is_rehearsal(), "the whole map was sent");
+    pair.end_origin();
+    // That of the replica may be one of them.
+    closes_down_to(before);
+    drop(journal);
+}
+
+const ALL: [Scenario; 4] = [
+    Scenario { name: "a replica that catches up from the journal", run: from_the_journal },
     Scenario { name: "an origin by epoll, over a unix socket", run: by_epoll },
     Scenario { name: "an origin by a pool, over TCP", run: by_pool },
     Scenario { name: "an origin by io_uring, over TCP", run: by_uring },

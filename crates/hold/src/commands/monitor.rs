@@ -38,7 +38,7 @@ pub struct Args {
     #[command(flatten)]
     name: HoldName,
 
-    /// Address to listen on: unix:PATH, tcp:HOST:PORT, or tcp:PORT (this machine only); port 0
+    /// Address to listen on: unix:PATH, HOST:PORT, or :PORT (this machine only); port 0
     /// selects a free port
     #[arg(long, value_name = "ADDRESS", default_value = DEFAULT)]
     listen: Address,

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The origin that is followed, and the target: the map, or the hold, that receives its changes.
 #[derive(clap::Args, Debug)]
 pub struct Follow<T: clap::Args> {
-    /// The origin's address: unix:PATH, tcp:HOST:PORT, or tcp:PORT (this machine)
+    /// The origin's address: unix:PATH, HOST:PORT, or :PORT (this machine)
     #[arg(value_name = "ADDRESS")]
     origin: Address,
 

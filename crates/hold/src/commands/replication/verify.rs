@@ -34,7 +34,7 @@ Exit codes:
 /// Options of `hold verify`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The origin's address: unix:PATH, tcp:HOST:PORT, or tcp:PORT (this machine)
+    /// The origin's address: unix:PATH, HOST:PORT, or :PORT (this machine)
     #[arg(value_name = "ADDRESS")]
     origin: Address,
 

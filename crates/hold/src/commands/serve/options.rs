@@ -28,7 +28,7 @@ pub struct Args {
     #[arg(value_name = "DIR")]
     pub place: PathBuf,
 
-    /// Address to listen on: unix:PATH, tcp:HOST:PORT, or tcp:PORT (this machine only); port 0
+    /// Address to listen on: unix:PATH, HOST:PORT, or :PORT (this machine only); port 0
     /// selects a free port. You can give this option several times [default: tcp:8080]
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Vec<Address>,
@@ -59,7 +59,7 @@ pub struct Args {
     access_log: Option<String>,
 
     /// Address of a live status page (/_hold/), and of /metrics for Prometheus: unix:PATH,
-    /// tcp:HOST:PORT, or tcp:PORT (this machine only) [default: no status page]
+    /// HOST:PORT, or :PORT (this machine only) [default: no status page]
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<Address>,
 
