@@ -9,6 +9,7 @@ pub use crate::hold::shadow_maps::{
     begin_stream_at, create_shadow_map, create_unready_map, map_names, open_unready_map,
     swap_in_shadow_map,
 };
+pub use crate::hold::superblock::FORMAT;
 pub use crate::map::api::age::AS_OF;
 pub use crate::map::api::replica::{Incarnation, incarnation, is_unready, replay_frame, set_until};
 pub use crate::map::api::walk::{Charged, IterStep, StepIter, iter_steps};

@@ -6,9 +6,10 @@ use crate::commands::replication::{journal, origin, promote, relay, replica, syn
 use crate::commands::{
     backup, batch, channel, check, clear, completions, del, doctor, drop, dump, get, incr, keys,
     list, list_values, load, log, man, monitor, nats, queue, random, repair, restore, scan, serve,
-    set, stat, ttl, watch,
+    set, stat, ttl, upgrade, watch,
 };
 use crate::target::Directory;
+use crate::version;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 #[cfg(feature = "lab")]
@@ -72,7 +73,7 @@ fn after_help(has_lab: bool) -> String {
 
 /// Maps, queues, channels and logs in shared memory
 #[derive(Parser, Debug)]
-#[command(name = "hold", version, long_about = LONG_ABOUT, after_help = flowing(&after_help(cfg!(feature = "lab"))))]
+#[command(name = "hold", version = version::text(), long_about = LONG_ABOUT, after_help = flowing(&after_help(cfg!(feature = "lab"))))]
 #[command(arg_required_else_help = true, propagate_version = true, max_term_width = 100)]
 pub struct Cli {
     #[command(subcommand)]
@@ -139,6 +140,7 @@ impl Cli {
             Subcommand::Monitor(args) => monitor::run(args, directory, output),
             Subcommand::Backup(args) => backup::run(args, directory, output),
             Subcommand::Restore(args) => restore::run(args, directory, output),
+            Subcommand::Upgrade(args) => upgrade::run(args, directory, output),
             Subcommand::Stat(args) => stat::run(args, directory, output),
             Subcommand::Check(args) => check::run(args, directory, output),
             Subcommand::Repair(args) => repair::run(args, directory, output),
@@ -308,6 +310,9 @@ pub enum Subcommand {
     /// Create a hold from a backup
     #[command(after_help = flowing(restore::EXAMPLES))]
     Restore(restore::Args),
+    /// Check whether a hold has the format of this version, or copy it in that format
+    #[command(after_help = flowing(upgrade::EXAMPLES))]
+    Upgrade(upgrade::Args),
     /// Show the size, memory, maps and participants of a hold, or the statistics of one structure
     #[command(after_help = flowing(stat::EXAMPLES))]
     Stat(stat::Args),

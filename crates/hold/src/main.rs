@@ -6,7 +6,7 @@
 //! - [`report`]: the statistics of a hold and its contents, as text, tables and JSON
 //! - [`target`]: the hold and the map of a subcommand; [`making`]: how they are created if they do
 //!   not exist
-//! - [`formats`]: the formats of keys and values in files
+//! - [`formats`]: the formats of keys and values in files; [`version`]: the text of `--version`
 //!
 //! Arrows point down: `cli`, `commands`, `monitor`, `report`, then the others. Output, exit codes
 //! and sizes are in `commonhold-terminal`; `demo`, `bench` and `crashtest` are in `commonhold-lab`.
@@ -22,6 +22,7 @@ mod making;
 mod monitor;
 mod report;
 mod target;
+mod version;
 
 use std::process::ExitCode;
 

@@ -57,7 +57,9 @@ fn every_subcommand_has_help_with_examples() {
             assert!(both > 80, "{subcommand}: {pair:?}");
         }
     }
-    assert!(test_dir.ok(&["--version"]).starts_with("hold 0."));
+    let version = test_dir.ok(&["--version"]);
+    let format = format!(", hold format {}\n", commonhold::raw::FORMAT);
+    assert!(version.starts_with("hold 0.") && version.ends_with(&format), "{version}");
 }
 
 #[test]

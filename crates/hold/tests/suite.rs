@@ -29,5 +29,6 @@ mod queues;
 mod replication;
 #[cfg(feature = "lab")]
 mod runs;
+mod samples;
 mod serve;
 mod watch;

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// "COMMHOLD", little-endian.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"COMMHOLD");
 /// The format this version reads and writes.
-pub(crate) const FORMAT: u32 = 8;
+pub const FORMAT: u32 = 8;
 /// Flag: delete the file when its last user ends.
 pub(crate) const DELETE_ON_LAST_EXIT: u32 = 1;
 
@@ -108,9 +108,15 @@ impl Superblock {
         }
         let format = self.format.load(Ordering::Relaxed);
         if format != FORMAT {
+            let way_out = match format < FORMAT {
+                true => {
+                    "run 'hold backup' with the version that wrote it, then 'hold restore' with \
+                     this one"
+                }
+                false => "use the version that wrote it, or a newer one",
+            };
             let text = format!(
-                "{path}: has format {format}, but this version reads format {FORMAT}; run 'hold \
-                 backup' with the version that wrote it, then 'hold restore' with this one"
+                "{path}: has format {format}, but this version reads format {FORMAT}; {way_out}"
             );
             return Err(Error::new(ErrorKind::Version, text));
         }

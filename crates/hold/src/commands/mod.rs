@@ -9,7 +9,7 @@
 //! - maps over the network: [`replication`], with `origin`, `replica`, `relay`, `verify`, `journal`,
 //!   `sync` and `wait`
 //! - files over the network: [`serve`]; a hold in the browser: [`monitor`]
-//! - the hold as a whole: [`stat`], [`check`], [`repair`], [`mod@drop`], [`list`]
+//! - the hold as a whole: [`stat`], [`check`], [`repair`], [`mod@drop`], [`list`], [`upgrade`]
 //! - around it: [`doctor`], [`completions`], [`man`]
 //! - code that several subcommands share: `shared`
 
@@ -44,4 +44,5 @@ pub mod set;
 mod shared;
 pub mod stat;
 pub mod ttl;
+pub mod upgrade;
 pub mod watch;

@@ -14,7 +14,7 @@ pub fn name(command: &Command) -> &str {
 
 /// The page of a built command.
 pub fn render(command: &Command) -> Result<Vec<u8>> {
-    let version = command.get_version().unwrap_or_default();
+    let version = env!("CARGO_PKG_VERSION");
     let man = Man::new(command.clone()).source(format!("{} {version}", name(command)));
     let mut page = Vec::new();
     man.render_title(&mut page)?;
