@@ -11,8 +11,9 @@ unless found && have_header("commonhold.h") && have_func("ch_version", "commonho
 end
 
 # The library is found again when the extension is loaded, also below a prefix that the system does
-# not search.
+# not search. A precompiled gem contains the library, next to the extension.
 lib_dir ||= pkg_config("commonhold", "variable=libdir")
+lib_dir = "'$$ORIGIN'" if enable_config("bundled-library", false)
 $LDFLAGS << " -Wl,-rpath,#{lib_dir}" unless lib_dir.to_s.empty? # rubocop:disable Style/GlobalVars
 append_cflags(%w[-std=gnu11 -Wall -Wextra -Wno-unused-parameter -fvisibility=hidden])
 create_makefile("commonhold/commonhold_ext")
