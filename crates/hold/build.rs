@@ -1,5 +1,6 @@
 //! Finds the commit that `hold --version` shows: the value of the environment variable
-//! COMMONHOLD_COMMIT, or else git's. Sources without git, such as those of an archive, have none.
+//! COMMONHOLD_COMMIT, or else git's. Sources without git, such as those of an archive, have none,
+//! and neither have builds that are not fully optimized: each commit would compile the tests again.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,6 +15,7 @@ fn main() {
 }
 
 fn of_git() -> Option<String> {
+    std::env::var("OPT_LEVEL").ok().filter(|level| level == "3")?;
     // Each commit and each checkout appends a line to this file, also in a worktree.
     let log = git(&["rev-parse", "--git-path", "logs/HEAD"])?;
     if Path::new(&log).exists() {

@@ -45,13 +45,13 @@ fn verify_contents(test_dir: &TestDir, hold: &str) {
     assert_eq!(test_dir.ok(&["get", hold, "prices", "apple"]), "3");
     assert_eq!(test_dir.ok(&["get", hold, "prices", "pear"]), "4");
     assert_eq!(test_dir.ok(&["get", hold, "prices", "long"]), "x".repeat(300));
-    assert_eq!(test_dir.ok(&["get", "--number", hold, "counts", "visits"]), "41");
+    assert_eq!(test_dir.ok(&["get", "--number", hold, "counts", "visits"]), "41\n");
     assert_eq!(test_dir.ok(&["get", hold, "words", "abcd"]), "efgh");
     assert_eq!(test_dir.ok(&["get", hold, "pages", "/index"]), "<html>");
     assert_eq!(test_dir.ok(&["keys", hold, "prices"]).lines().count(), 3);
     let jobs = test_dir.json(&["queue", "stat", hold, "jobs"]);
     let lengths = jobs["queues"].as_array().expect("queues").iter();
-    assert_eq!(lengths.map(|queue| &queue["len"]).collect::<Vec<_>>(), [2, 2]);
+    assert_eq!(lengths.map(|queue| &queue["length"]).collect::<Vec<_>>(), [2, 2]);
     let received = ["channel", "recv", hold, "ticks", "--oldest", "--policy", "lossy", "-n", "2"];
     assert_eq!(test_dir.ok(&received), "EUR 1.08\nEUR 1.09\n");
     assert!(test_dir.ok(&["check", hold]).starts_with("ok: 4 maps, "));

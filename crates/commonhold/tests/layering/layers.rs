@@ -120,6 +120,7 @@ const LAB: Ranks = &[("workload", 10), ("bench", 20), ("crashtest", 20), ("demo"
 /// The command: what it prints about holds (`report`) knows of no subcommand.
 const COMMAND: Ranks = &[
     ("formats", 10),
+    ("version", 10),
     ("target", 20),
     ("making", 30),
     ("report", 40),
