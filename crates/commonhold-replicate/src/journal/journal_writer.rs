@@ -22,8 +22,9 @@ use crate::journal::span::Span;
 use crate::journal::target::{OwnPath, Target};
 use crate::journal::trust::{ALL, Trust};
 use crate::journal::{JournalOptions, JournalStatus, SyncPolicy};
+use crate::protocol::introduction::Lineage;
 use commonhold::map::Map;
-use commonhold::raw::JournalSlot;
+use commonhold::raw::{Incarnation, JournalSlot, incarnation};
 use commonhold::stream::StreamPosition;
 use commonhold::{Error, ErrorKind, Hold, Result};
 use commonhold_io::thread_patience::with_patience;
@@ -47,6 +48,9 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 pub(crate) struct JournalWriter {
     hold: Hold,
     map: Map,
+    /// The map that the files are about. The handle may have another one by now, which a full sync
+    /// has put in its place.
+    recorded: Incarnation,
     path: PathBuf,
     options: JournalOptions,
     slot: JournalSlot,
@@ -101,7 +105,7 @@ impl JournalWriter {
     ) -> Result<JournalWriter> {
         let status = JournalStatus::new(path, options.sync);
         let trust = Trust::new(slot.notes(), path.to_owned());
-        let runs = Runs::new(hold, slot.notes(), &map);
+        let (runs, recorded) = (Runs::new(hold, slot.notes(), &map), incarnation(&map));
         let own_path = OwnPath::take(path)?;
         let archive = sealing::archive_of(path, &options)?;
         let directory = archive.as_ref().map(|archive| archive.directory.display().to_string());
@@ -113,6 +117,7 @@ impl JournalWriter {
         let mut this = JournalWriter {
             hold: hold.clone(),
             map,
+            recorded,
             path: path.to_owned(),
             options,
             slot,
@@ -240,6 +245,9 @@ impl JournalWriter {
 
     /// Returns an error of the current file, or, if there is none, of the next.
     fn work(&mut self) -> Result<bool> {
+        if self.is_rebound() {
+            self.follow_replaced_map()?;
+        }
         let mut busy = match self.pump_current() {
             Ok(busy) => busy,
             Err(error) => {
@@ -273,9 +281,10 @@ impl JournalWriter {
     }
 
     /// Whether the current file can take later frames, and make them durable: behind a gap only the
-    /// next one can.
+    /// next one can, and the same if another map has taken the place of the recorded one.
     fn goes_on(&self) -> bool {
-        self.current.as_ref().is_some_and(|track| !track.progress.gap && track.is_trusted)
+        let current = self.current.as_ref().filter(|_| !self.is_rebound());
+        current.is_some_and(|track| !track.progress.gap && track.is_trusted)
     }
 
     fn pump_current(&mut self) -> Result<bool> {
@@ -316,7 +325,12 @@ impl JournalWriter {
                 begun => begun?,
             };
             self.run.lineage = replica::lineage_of(&self.hold, &self.map)?;
-            self.next = Some(FileWriter::begin(&self.hold, &self.map, &self.path, &self.run)?);
+            let next = FileWriter::begin(&self.hold, &self.map, &self.path, &self.run)?;
+            if self.is_rebound() {
+                // The run and the lineage are those of the map before.
+                return Ok(true);
+            }
+            self.next = Some(next);
             self.status.compactions += u64::from(self.current.is_some());
         }
         let Some(next) = &mut self.next else { return Ok(false) };
@@ -453,7 +467,7 @@ impl JournalWriter {
     fn announce(&mut self) -> Result<()> {
         self.check_place()?;
         let Some(current) = &self.current else { return Ok(()) };
-        let Some(durable) = current.synced else { return Ok(()) };
+        let Some(durable) = current.synced.filter(|_| !self.is_rebound()) else { return Ok(()) };
         // A later writer must find in the file everything that is announced now.
         self.note(current)?;
         if self.options.sync != SyncPolicy::Never {

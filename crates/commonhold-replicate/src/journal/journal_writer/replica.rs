@@ -64,10 +64,16 @@ impl JournalWriter {
         }
     }
 
+    /// Whether the handle continues with a map that a full sync has put in the place of the
+    /// recorded one: any call that reads the map may have found it.
+    pub(super) fn is_rebound(&self) -> bool {
+        incarnation(&self.map) != self.recorded
+    }
+
     /// Whether the recorded map was dropped, or another one has taken its place.
     pub(super) fn is_gone(&self) -> bool {
         let present = self.hold.maps().open(self.map.name());
-        present.map_or(true, |map| incarnation(&map) != incarnation(&self.map))
+        present.map_or(true, |map| incarnation(&map) != self.recorded)
     }
 
     /// Continues with the map that a full sync has put in the place of the recorded one; false if
@@ -79,7 +85,7 @@ impl JournalWriter {
         // Otherwise the map was dropped, or is being dropped.
         let Ok(map) = self.hold.maps().open(self.map.name()) else { return Ok(false) };
         // The old handle has another map only if that has taken its place.
-        if incarnation(&map) == incarnation(&self.map) || self.map.len().is_err() {
+        if incarnation(&map) == self.recorded || self.map.len().is_err() {
             return Ok(false);
         }
         let runs = Runs::new(&self.hold, self.slot.notes(), &map);
@@ -93,6 +99,7 @@ impl JournalWriter {
         (self.current, self.next, self.placed_at) = (None, None, None);
         // The durable position of the old map means nothing for the new one.
         (self.status.durable, self.announced) = (None, None);
+        self.recorded = incarnation(&map);
         (self.map, self.runs, self.run) = (map, runs, Run { id, lineage });
         Ok(true)
     }

@@ -4,7 +4,9 @@ use super::*;
 #[cfg(feature = "steps")]
 use crate::journal::file::identity_at;
 use crate::journal::file_writer::BATCH;
+use crate::journal::inspect;
 use commonhold::map::MapOptions;
+use commonhold::raw::{create_shadow_map, next_name, swap_in_shadow_map};
 use commonhold_testing::support::process::Child;
 use tempfile::TempDir;
 
@@ -21,6 +23,23 @@ impl Kept {
         let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
         hold.maps().begin_stream("it", 16 << 20).unwrap();
         Kept { directory, hold, map }
+    }
+
+    /// The map of a replica, with a handle that may write it.
+    fn of_replica() -> Kept {
+        let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+        let hold = Hold::create(directory.path().join("it.hold")).unwrap();
+        let map = hold.maps().open_replica("it", MapOptions::general()).unwrap();
+        hold.maps().begin_stream("it", 16 << 20).unwrap();
+        Kept { directory, hold, map }
+    }
+
+    /// A full sync puts another map, with this key, in the place of a replica's.
+    fn replace_map(&self, key: &str) {
+        let next = next_name("it");
+        create_shadow_map(&self.hold, &next, "it").unwrap().set(key, "1").unwrap();
+        self.hold.maps().begin_stream(&next, 16 << 20).unwrap();
+        swap_in_shadow_map(&self.hold, &next, "it").unwrap();
     }
 
     fn path(&self) -> PathBuf {
@@ -73,6 +92,23 @@ fn durable_changes_are_in_every_file_that_takes_the_path() {
     assert!(writer.current.is_none(), "an older file has taken the path");
     assert!(writer.renew().unwrap());
     assert_eq!(writer.current.as_ref().unwrap().progress.position, durable);
+}
+
+/// Any call that reads the map finds the one in its place, and the handle continues with that one.
+#[test]
+fn a_full_sync_is_noticed_although_the_handle_has_the_new_map() {
+    let kept = Kept::of_replica();
+    kept.map.set("first", "1").unwrap();
+    let mut writer = kept.writer();
+    kept.replace_map("second");
+    assert_eq!(writer.map.len().unwrap(), 1);
+    writer.finish().unwrap();
+    let present = kept.hold.maps().open("it").unwrap().follow().unwrap().position();
+    assert_eq!(inspect(kept.path()).unwrap().position, present);
+    assert_eq!(writer.status.error, None);
+    // The run is noted as one of the new map: the next journal continues the file.
+    drop(writer);
+    assert!(kept.new_writer().current.is_some());
 }
 
 /// Two journals begin at a path without a file. The one that comes later finds the file of the
