@@ -12,7 +12,7 @@ use crate::journal::rebuild::is_half_rebuilt;
 use crate::journal::{Journal, JournalOptions, JournalStatus, Rebuilt, inspect, rebuild};
 use crate::lineage;
 use crate::protocol::wire::now_ms;
-use commonhold::map::MapMode;
+use commonhold::map::{Map, MapMode};
 use commonhold::raw::{
     JournalSlot, MapIdentity, is_unready, map_identity, map_names, open_unready_map,
 };
@@ -284,7 +284,7 @@ impl JournaledMaps {
                 Ok(prefix) if !prefix.is_of_all() => {
                     Ok(Place::Skipped("it is a replica that has only the keys of a prefix"))
                 }
-                Ok(_) => self.start(name, map_identity(&map)).map(Place::Recorded),
+                Ok(_) => self.start(name, &map).map(Place::Recorded),
                 Err(error) => Err(error),
             },
         };
@@ -307,13 +307,17 @@ impl JournaledMaps {
         self.catalogue.note(name, life.number, Event::Dropped, life.of)
     }
 
-    fn start(&mut self, name: &str, of: MapIdentity) -> Result<Recorded> {
+    fn start(&mut self, name: &str, map: &Map) -> Result<Recorded> {
+        let of = map_identity(map);
         let Some(life) = self.catalogue.catalogue.present(name).cloned() else {
             return self.start_anew(name, of);
         };
-        let is_other = life.is_in(self.hold.uuid()) && life.of != of;
+        // A replica brings its map into a new hold, too.
+        let is_of_present = life.is_in(self.hold.uuid()) || map.is_replica();
+        let is_other = is_of_present && life.of != of;
         match self.start_in(name, &life, of) {
-            // The map was dropped, and created again, while no journal ran.
+            // The map was dropped, and created again, while no journal ran. Or its replica has
+            // copied it again, perhaps in an earlier state.
             Err(error)
                 if error.kind() == ErrorKind::Mismatch
                     && (self.options.journal.replace || is_other) =>

@@ -179,9 +179,12 @@ impl JournalWriter {
         }
         let Some(reader) = self.believable(reader)? else { return Ok(None) };
         self.plan(reader.whole_bytes());
+        let states_replica = reader.lineage().is_some_and(Lineage::is_of_replica);
         let mut resumed = FileWriter::resume(&self.map, reader, &self.trust, &self.run)?;
         if let Some(track) = &mut resumed {
             track.is_trusted = is_trusted;
+            // The map may have been promoted while no journal ran.
+            track.is_of_replica |= states_replica;
             self.placed_at = Some(track.progress.position);
             self.take_back_name(track.identity()?);
         }
