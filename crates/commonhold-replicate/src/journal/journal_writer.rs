@@ -12,6 +12,7 @@ mod existing;
 mod replica;
 mod sealing;
 
+use crate::growing_pause::GrowingPause;
 use crate::journal::archive::Archive;
 use crate::journal::file::{Identity, identity_at};
 use crate::journal::file_writer::{FileWriter, WriteFailure, clock_ms};
@@ -34,6 +35,8 @@ use std::time::{Duration, Instant};
 
 /// How often a journal that cannot write tries again.
 const RETRY: Duration = Duration::from_secs(1);
+/// The longest pause between attempts to write a next file, each of which copies the whole map.
+const RENEW_AT_MOST: Duration = Duration::from_secs(30);
 /// The longest time until a sync.
 const LONGEST: Duration = Duration::from_secs(3600);
 /// The pause while the end of a full sync is not known, and the patience of a sweep then.
@@ -81,6 +84,8 @@ pub(crate) struct JournalWriter {
     sync_due: Instant,
     /// The file is not rewritten before this time.
     renew_at: Instant,
+    /// The pause after an attempt to rewrite it that fails.
+    renew_pause: GrowingPause,
     retry_at: Option<Instant>,
     /// The current file has taken the path, and that is not announced yet.
     is_unannounced: bool,
@@ -138,6 +143,7 @@ impl JournalWriter {
             compact_at: 0,
             sync_due: Instant::now(),
             renew_at: Instant::now(),
+            renew_pause: GrowingPause::new(RETRY, RENEW_AT_MOST),
             retry_at: None,
             is_unannounced: false,
             announced: None,
@@ -353,7 +359,7 @@ impl JournalWriter {
     /// Drops the next file; the current one continues alone for a while.
     fn put_off_next(&mut self) {
         self.next = None;
-        self.renew_at = Instant::now() + RETRY;
+        self.renew_at = Instant::now() + self.renew_pause.after_failure();
     }
 
     /// Moves the next file to the path, if it is whole and not behind the durable position.
@@ -401,6 +407,7 @@ impl JournalWriter {
         self.placed_at = Some(next.progress.position);
         self.expiry_due = Instant::now();
         self.status.rewrite_error = None;
+        self.renew_pause.reset();
         self.plan(next.file.written);
         self.is_unannounced = true;
         self.current = Some(next);
@@ -562,7 +569,10 @@ impl JournalWriter {
         if has_ended && self.map.len().is_err() {
             return Err(error);
         }
-        self.retry_at = Some(Instant::now() + RETRY);
+        // Each attempt to write a next file copies the whole map.
+        let is_copy = !self.goes_on() && error.kind() != ErrorKind::TimedOut;
+        let pause = if is_copy { self.renew_pause.after_failure() } else { RETRY };
+        self.retry_at = Some(Instant::now() + pause);
         Ok(())
     }
 }

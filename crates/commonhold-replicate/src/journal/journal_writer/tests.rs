@@ -57,7 +57,10 @@ impl Kept {
 
     /// One that has no file yet, unless there is one at the path.
     fn new_writer(&self) -> JournalWriter {
-        let options = JournalOptions { compact_bytes: 0, ..JournalOptions::default() };
+        self.new_writer_with(JournalOptions { compact_bytes: 0, ..JournalOptions::default() })
+    }
+
+    fn new_writer_with(&self, options: JournalOptions) -> JournalWriter {
         let slot = commonhold::raw::JournalSlot::take(&self.hold, "it").unwrap();
         let map = self.map.clone();
         JournalWriter::new(&self.hold, map, &self.path(), options, slot).unwrap()
@@ -277,6 +280,42 @@ fn a_next_file_that_was_put_off_is_waited_for() {
     writer.renew_at = Instant::now() + PATIENCE + RETRY / 2;
     writer.finish().unwrap();
     assert!(writer.current.as_ref().unwrap().is_whole());
+}
+
+/// Each attempt writes a whole copy of the map.
+#[cfg(feature = "steps")]
+#[test]
+fn pauses_between_attempts_to_seal_a_file_grow() {
+    // Faults are the whole process's.
+    Child::run("no file can be sealed", || {
+        let kept = Kept::new();
+        let (keep, segment_time) = (Some(LONGEST), Duration::ZERO);
+        let options = JournalOptions { keep, segment_time, ..JournalOptions::default() };
+        let mut writer = kept.new_writer_with(options);
+        while writer.current.is_none() {
+            writer.work().unwrap();
+        }
+        let first = GrowingPause::new(RETRY, RENEW_AT_MOST);
+        let mut expected = first;
+        kept.map.set("a", "1").unwrap();
+        crate::faults::arm("journal.seal:EACCES:always").unwrap();
+        for _ in 0..8 {
+            writer.renew_at = Instant::now();
+            writer.status.rewrite_error = None;
+            while writer.status.rewrite_error.is_none() {
+                writer.work().unwrap();
+            }
+            expected.after_failure();
+            assert_eq!(writer.renew_pause, expected);
+        }
+        crate::faults::arm("").unwrap();
+        writer.renew_at = Instant::now();
+        while writer.status.segments == 0 {
+            writer.work().unwrap();
+        }
+        assert_eq!(writer.renew_pause, first);
+    })
+    .finish();
 }
 
 /// The runs of files that never took the path do not displace the run of the file that is there.
