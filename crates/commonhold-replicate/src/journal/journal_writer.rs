@@ -116,9 +116,6 @@ impl JournalWriter {
         let directory = archive.as_ref().map(|archive| archive.directory.display().to_string());
         let status = JournalStatus { archive: directory, ..status };
         let lineage = replica::lineage_of(hold, &map)?;
-        if let Some(archive) = archive.as_ref().filter(|_| !options.replace) {
-            archive.ensure_own(map.name(), &lineage)?;
-        }
         let mut this = JournalWriter {
             hold: hold.clone(),
             map,
@@ -151,6 +148,7 @@ impl JournalWriter {
         };
         // Before the stream changes: it has the last change of the file, or not.
         let found = this.existing()?;
+        this.ensure_own_archive(found.as_ref().and_then(Reader::times))?;
         if this.options.replace {
             // What is in the archive may be another life's.
             this.runs.forget()?;
