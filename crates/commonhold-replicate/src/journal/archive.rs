@@ -98,12 +98,18 @@ impl Archive {
 
     /// Checks that the last segment is one of this map, unless it is older than the journal's file,
     /// whose first state has the time `since_ms`: two journals whose files have one name must not
-    /// share a directory, where the states of both would be mixed.
+    /// share a directory, where the states of both would be mixed. The file `open` is not read.
     ///
     /// # Errors
     /// `Mismatch` if it is another map's; those of files.
-    pub(super) fn ensure_own(&self, owner: &Owner, since_ms: Option<u64>) -> Result<()> {
-        let Some(last) = self.segments()?.pop() else { return Ok(()) };
+    pub(super) fn ensure_own(
+        &self,
+        owner: &Owner,
+        since_ms: Option<u64>,
+        open: Option<Identity>,
+    ) -> Result<()> {
+        let is_other = |segment: &Segment| Some(segment.identity) != open;
+        let Some(last) = self.segments()?.into_iter().rfind(is_other) else { return Ok(()) };
         if since_ms.is_some_and(|since_ms| last.span.last_ms <= since_ms) {
             return Ok(());
         }
@@ -207,17 +213,27 @@ impl Archive {
             owner => owner?.flatten(),
         };
         let segments = self.segments()?;
-        self.own(segments, owner.as_ref())?.iter().try_for_each(remove)
+        self.own(segments, owner.as_ref(), None)?.iter().try_for_each(remove)
     }
 
-    /// Those of the segments that are this map's.
-    fn own(&self, segments: Vec<Segment>, owner: Option<&Owner>) -> Result<Vec<Segment>> {
+    /// Those of the segments that are this map's. The file `open`, which this process has locked,
+    /// is one of them, and is not read: closing it would release the lock.
+    fn own(
+        &self,
+        segments: Vec<Segment>,
+        owner: Option<&Owner>,
+        open: Option<Identity>,
+    ) -> Result<Vec<Segment>> {
         if !self.is_shared {
             return Ok(segments);
         }
         let Some(owner) = owner else { return Ok(Vec::new()) };
         let mut own = Vec::new();
         for segment in segments {
+            if Some(segment.identity) == open {
+                own.push(segment);
+                continue;
+            }
             match Owner::of_file(&segment.path) {
                 Ok(its) if its.as_ref().is_none_or(|its| owner.has(its)) => own.push(segment),
                 Ok(_) => {}
@@ -230,16 +246,22 @@ impl Archive {
     }
 
     /// Removes the segments of this map that no restoration to a time from `limit_ms` on needs.
-    /// `present` is the time of the first state in the journal's file.
+    /// `present` is the time of the first state in the journal's file, and `open` that file.
     ///
     /// # Errors
     /// Those of files.
-    pub(super) fn expire(&self, owner: &Owner, limit_ms: u64, present: Option<u64>) -> Result<()> {
+    pub(super) fn expire(
+        &self,
+        owner: &Owner,
+        limit_ms: u64,
+        present: Option<u64>,
+        open: Option<Identity>,
+    ) -> Result<()> {
         let segments = self.segments()?;
         if !segments.iter().any(|segment| segment.span.last_ms < limit_ms) {
             return Ok(());
         }
-        let segments = self.own(segments, Some(owner))?;
+        let segments = self.own(segments, Some(owner), open)?;
         let later = segments.iter().skip(1).map(|segment| Some(segment.span.first_ms));
         for (segment, next) in segments.iter().zip(later.chain([present])) {
             // Otherwise it has the state at the limit.
@@ -324,7 +346,7 @@ mod tests {
             std::fs::write(archive.directory.join(other), "it").unwrap();
         }
         let owner = Owner::new("it", &Lineage::default());
-        archive.expire(&owner, limit_ms, present).unwrap();
+        archive.expire(&owner, limit_ms, present, None).unwrap();
         assert!(others.iter().all(|other| archive.directory.join(other).exists()));
         archive.segments().unwrap().iter().map(|segment| segment.span.last_ms).collect()
     }

@@ -148,7 +148,7 @@ impl JournalWriter {
         };
         // Before the stream changes: it has the last change of the file, or not.
         let found = this.existing()?;
-        this.ensure_own_archive(found.as_ref().and_then(Reader::times))?;
+        this.ensure_own_archive(found.as_ref().and_then(Reader::times), None)?;
         if this.options.replace {
             // What is in the archive may be another life's.
             this.runs.forget()?;

@@ -81,13 +81,19 @@ impl JournalWriter {
     }
 
     /// Checks that no other map's journal keeps segments of the same names in the archive, since a
-    /// file with these times began.
+    /// file with these times began. The file `open` is not read: closing it would release its lock.
     ///
     /// # Errors
     /// `Mismatch` if one does, unless `replace` is set; those of files.
-    pub(super) fn ensure_own_archive(&self, file: Option<Span>) -> Result<()> {
+    pub(super) fn ensure_own_archive(
+        &self,
+        file: Option<Span>,
+        open: Option<Identity>,
+    ) -> Result<()> {
         match self.archive.as_ref().filter(|_| !self.options.replace) {
-            Some(archive) => archive.ensure_own(&self.owner(), file.map(|span| span.first_ms)),
+            Some(archive) => {
+                archive.ensure_own(&self.owner(), file.map(|span| span.first_ms), open)
+            }
             None => Ok(()),
         }
     }
@@ -108,7 +114,7 @@ impl JournalWriter {
             false => self.found_span.filter(|(of, _)| *of == there).map(|(_, span)| span),
         };
         let Some(span) = span else { return Ok(()) };
-        self.ensure_own_archive(Some(span))?;
+        self.ensure_own_archive(Some(span), Some(there))?;
         archive.seal(&self.path, there, span)?;
         self.status.segments += 1;
         Ok(())
@@ -152,7 +158,11 @@ impl JournalWriter {
         let keep_ms = u64::try_from(keep.as_millis()).unwrap_or(u64::MAX);
         let span = self.current.as_ref().and_then(|current| current.stamps.span);
         let limit_ms = self.steady_ms().saturating_sub(keep_ms);
-        let expired = archive.expire(&self.owner(), limit_ms, span.map(|span| span.first_ms));
+        let target = self.target.as_ref().map(|target| target.identity);
+        let current = self.current.as_ref().and_then(|current| current.identity().ok());
+        let open = current.or(target);
+        let present = span.map(|span| span.first_ms);
+        let expired = archive.expire(&self.owner(), limit_ms, present, open);
         self.status.archive_error = expired.err().map(|error| error.to_string());
     }
 }

@@ -197,12 +197,12 @@ fn a_writer_that_cannot_write_abandons_the_next_file() {
 #[test]
 fn next_files_that_cannot_be_synced_leave_no_notes() {
     for call in ["journal.fdatasync:EIO:always", "draft.link:EIO:always"] {
-        let kept = Kept::new();
-        let mut writer = kept.writer();
-        writer.work().unwrap();
-        let file = identity_at(&kept.path()).unwrap();
-        // Faults are the whole process's.
+        // Faults are the whole process's, and so is the lock on a file.
         Child::run(format!("{call} fails"), || {
+            let kept = Kept::new();
+            let mut writer = kept.writer();
+            writer.work().unwrap();
+            let file = identity_at(&kept.path()).unwrap();
             crate::faults::arm(call).unwrap();
             kept.map.set("a", "1").unwrap();
             writer.compact_at = 0;
@@ -389,4 +389,33 @@ fn the_file_at_the_path_stays_locked() {
         assert_eq!(locked.unwrap_err().kind(), ErrorKind::Busy);
     })
     .finish();
+}
+
+/// It may have a name in the archive, where the journal looks for segments of other maps.
+#[test]
+fn the_file_stays_locked_while_segments_are_read() {
+    let kept = Kept::new();
+    let archive = kept.directory.path().join("archive");
+    let (keep, directory) = (Some(Duration::ZERO), Some(archive.clone()));
+    let options = JournalOptions { keep, archive: directory, ..JournalOptions::default() };
+    let mut writer = kept.new_writer_with(options);
+    while writer.current.is_none() {
+        writer.work().unwrap();
+    }
+    let name = archive.join(format!("{}.it.journal", Span { first_ms: 1, last_ms: 2 }.name()));
+    std::fs::hard_link(kept.path(), &name).unwrap();
+    let file = identity_at(&kept.path()).unwrap();
+    let is_locked = || {
+        Child::run("another journal", || {
+            let locked = Target::lock(&kept.path());
+            assert_eq!(locked.unwrap_err().kind(), ErrorKind::Busy);
+        })
+        .finish();
+    };
+    writer.ensure_own_archive(None, Some(file)).unwrap();
+    is_locked();
+    writer.expiry_due = Instant::now();
+    writer.expire_if_due();
+    assert!(!name.exists());
+    is_locked();
 }
