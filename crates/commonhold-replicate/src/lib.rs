@@ -37,6 +37,7 @@
 //! | `holds` | all maps of a hold: one process serves, follows or records them |
 //! | `delivery` | the bytes for one replica or one journal: a full sync, then the stream |
 //! | `filter` | the changes of a stream to the keys of one prefix |
+//! | `growing_pause` | the pauses between attempts that fail |
 //! | `compression` | whether a connection compresses the pairs of a full sync |
 //! | `lineage` | where a map comes from, kept in its hold |
 //! | `origin_clock` | the clock by which the pairs of a replicated cache expire |
@@ -54,6 +55,7 @@ mod delivery;
 #[doc(hidden)]
 pub mod faults;
 mod filter;
+mod growing_pause;
 mod holds;
 pub mod journal;
 mod lineage;

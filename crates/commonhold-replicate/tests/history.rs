@@ -410,6 +410,45 @@ fn journals_of_two_maps_share_no_archive() {
     recorded.start(options()).finish().unwrap();
 }
 
+/// Both begin before there are segments. The maps have one name, and are in different holds.
+#[test]
+fn journals_of_two_holds_share_no_archive() {
+    let [mut recorded, other] = [(); 2].map(|()| Recorded::new());
+    let archive = recorded.test_dir.path("archive");
+    let options = || JournalOptions { archive: Some(archive.clone()), ..often() };
+    let [journal, second] = [&recorded, &other].map(|recorded| recorded.start(options()));
+    recorded.keep(&journal, 2);
+    until("the second one to report it", || {
+        other.change(1);
+        other.map.sync(LONG).unwrap();
+        let why = second.status().rewrite_error;
+        why.is_some_and(|why| why.contains("choose another directory (--archive)"))
+    });
+    second.finish().unwrap();
+    recorded.keep(&journal, 3);
+    journal.finish().unwrap();
+    assert!(inspect_all(&archive, None).unwrap().is_sound());
+    refused(
+        Journal::start(&other.hold, "it", &other.file, options()),
+        ErrorKind::Mismatch,
+        "another map of the name 'it'",
+    );
+    // The one that keeps both removes only its own segments.
+    let names = || -> Vec<_> {
+        std::fs::read_dir(&archive).unwrap().map(|entry| entry.unwrap().path()).collect()
+    };
+    let before = names();
+    let options = JournalOptions { keep: Some(Duration::ZERO), replace: true, ..options() };
+    let second = other.start(options);
+    until("a segment", || {
+        other.change(2);
+        other.map.sync(LONG).is_ok() && second.status().segments > 2
+    });
+    second.finish().unwrap();
+    let after = names();
+    assert!(before.iter().all(|segment| after.contains(segment)), "{after:?} of {before:?}");
+}
+
 /// The link itself would become the segment.
 #[test]
 fn the_file_behind_a_symbolic_link_becomes_the_segment() {

@@ -2,8 +2,10 @@
 //!
 //! | module | idea |
 //! |---|---|
+//! | [`dropped`] | maps that were dropped, or seem to be, and their files |
 //! | [`load`] | real processes under load, killed and started again |
 
+mod dropped;
 mod load;
 
 use crate::history::{now_ms, often, pairs};

@@ -10,7 +10,7 @@ mod load;
 mod strangers;
 mod versions;
 
-use crate::party::{LONG, eager, pairs};
+use crate::party::{LONG, Source, eager, pairs};
 use commonhold::map::{Map, MapOptions};
 use commonhold::{ErrorKind, Hold};
 use commonhold_replicate::{
@@ -163,7 +163,8 @@ fn a_map_that_was_dropped_meanwhile_is_reported() {
     shop.copy_hold().maps().create("own", MapOptions::general()).unwrap();
     shop.begin(|_| ());
     let replica = shop.follow();
-    is(&replica, "pears", FollowState::Dropped);
+    let dropped = is(&replica, "pears", FollowState::Dropped);
+    assert!(dropped.reason.unwrap().contains("a replica of map 'pears' of hold 'shop.hold'"));
     assert!(replica.wait_ready(LONG), "{:?}", replica.status());
     assert_eq!(names(&replica.status()), ["apples", "pears"]);
     let copy = shop.copy_hold();
@@ -171,6 +172,21 @@ fn a_map_that_was_dropped_meanwhile_is_reported() {
     // Promoted, it is an ordinary map like the other.
     assert!(promote(&copy, "pears").unwrap().is_some());
     assert!(replica.wait(LONG, |status| names(status) == ["apples"]), "{:?}", replica.status());
+}
+
+/// The replica that brought the map does not run.
+#[test]
+fn a_map_of_another_origin_is_not_reported_as_dropped() {
+    let (shop, source) = (Shop::new(&["apples"]), Source::new(MapOptions::general()));
+    source.map.set("a", "b").unwrap();
+    let other = Replica::connect(&shop.copy_hold(), "it", &source.address, eager(), ()).unwrap();
+    assert!(other.wait_ready(LONG), "{:?}", other.status());
+    drop(other);
+    let replica = shop.follow();
+    let reason = is(&replica, "it", FollowState::Dropped).reason.unwrap();
+    assert!(!reason.contains("dropped at the origin"), "{reason}");
+    assert!(reason.contains("a replica of map 'it' of hold 'origin.hold'"), "{reason}");
+    assert!(reason.contains("another origin"), "{reason}");
 }
 
 #[test]

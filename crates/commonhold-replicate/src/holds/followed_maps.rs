@@ -4,6 +4,8 @@
 
 use crate::holds::patterns::Patterns;
 use crate::holds::replica::{FollowState, FollowedMap, Shared};
+use crate::lineage;
+use crate::protocol::introduction::Lineage;
 use crate::replica::{Replica, ReplicaEvents, ReplicaOptions};
 use commonhold::raw::{map_names, open_unready_map};
 use commonhold::stream::StreamPosition;
@@ -23,9 +25,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// When a replica that could not start, or has ended, is started again.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// The reason of a map that the origin no longer has.
-const DROPPED: &str = "dropped at the origin; the local map stays, and is read-only until 'hold \
-                       promote' makes it writable or 'hold drop' deletes it";
+/// The fate of a map that the origin does not have.
+const STAYS: &str = "the local map stays, and is read-only until 'hold promote' makes it writable \
+                     or 'hold drop' deletes it";
 
 /// A map, as the status shows it.
 pub(super) struct Member {
@@ -37,8 +39,25 @@ pub(super) struct Member {
 }
 
 impl Member {
+    /// One that the origin had.
     fn dropped() -> Member {
-        let (state, reason) = (FollowState::Dropped, Some(DROPPED.to_owned()));
+        Member::missing(&format!("dropped at the origin; {STAYS}"))
+    }
+
+    /// One that this origin has never named: another origin may have sent it.
+    fn left_over(hold: &Hold, name: &str) -> Member {
+        let record = lineage::stored(hold, name).ok().flatten();
+        let known = record.map(|record| record.lineage).filter(Lineage::is_known);
+        let of =
+            known.map_or(String::new(), |lineage| format!(", a replica of {}", lineage.shown()));
+        Member::missing(&format!(
+            "the origin does not have this map{of}; either it was dropped there, or another origin \
+             sent it; {STAYS}"
+        ))
+    }
+
+    fn missing(why: &str) -> Member {
+        let (state, reason) = (FollowState::Dropped, Some(why.to_owned()));
         Member { replica: None, state, reason, caught_up: Arc::default() }
     }
 
@@ -188,7 +207,7 @@ impl FollowedMaps {
         if self.shared.status().listed {
             // If they cannot be read now, that is tried again.
             for name in self.left_over().unwrap_or_default() {
-                self.shared.put(&name, Member::dropped());
+                self.shared.put(&name, Member::left_over(&self.hold, &name));
             }
             self.forget_gone();
         }

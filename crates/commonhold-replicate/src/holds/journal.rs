@@ -68,7 +68,8 @@ pub struct HoldJournalStatus {
     pub pid: u32,
     /// The directory with their files.
     pub directory: String,
-    /// Why the maps cannot be listed, or the files of dropped maps cannot be removed.
+    /// Why the maps cannot be listed, the files of dropped maps cannot be removed, or the catalogue
+    /// cannot be compacted.
     pub error: Option<String>,
     /// The maps, by name.
     pub maps: Vec<JournaledMap>,
@@ -87,6 +88,10 @@ struct State {
 }
 
 impl Shared {
+    pub(super) fn new() -> Result<Shared> {
+        Ok(Shared { ending: Ending::new()?, state: Mutex::default() })
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -159,7 +164,7 @@ impl HoldJournal {
         make(&directory)?;
         let lock = DirectoryLock::take(&directory)?;
         let catalogue = CatalogueWriter::open(&directory)?;
-        let shared = Arc::new(Shared { ending: Ending::new()?, state: Mutex::default() });
+        let shared = Arc::new(Shared::new()?);
         let mut maps = JournaledMaps::new(hold, &directory, options, patterns, catalogue, &shared);
         let threads = OwnedThreads::default();
         let rebuilt = maps.restore();

@@ -3,16 +3,16 @@
 //! Invariants: an event is in the catalogue before the file that it is about exists, and no lock is
 //! held while a journal starts or ends, which may take long.
 
+use crate::growing_pause::GrowingPause;
+use crate::holds::dropped_files::DroppedFiles;
 use crate::holds::journal::{HoldJournalOptions, JournalState, JournaledMap, Shared};
 use crate::holds::patterns::Patterns;
-use crate::journal::archive::Archive;
 use crate::journal::catalogue::{CatalogueWriter, Event, Life, file_of};
-use crate::journal::file::failed;
 use crate::journal::rebuild::is_half_rebuilt;
 use crate::journal::{Journal, JournalOptions, JournalStatus, Rebuilt, inspect, rebuild};
 use crate::lineage;
 use crate::protocol::wire::now_ms;
-use commonhold::map::MapMode;
+use commonhold::map::{Map, MapMode};
 use commonhold::raw::{
     JournalSlot, MapIdentity, is_unready, map_identity, map_names, open_unready_map,
 };
@@ -20,7 +20,6 @@ use commonhold::{ErrorKind, Hold, Result};
 use commonhold_io::reports::Reporter;
 use commonhold_io::thread_patience::with_patience;
 use std::collections::BTreeSet;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -33,8 +32,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_secs(2);
 /// The longest such time: an attempt may read the whole file.
 const AGAIN_AT_MOST: Duration = Duration::from_secs(300);
-/// How often the files of dropped maps are removed.
-const EXPIRE_EVERY: Duration = Duration::from_secs(60);
+/// When a map that is missing is looked for a second time: a replica's full sync may be replacing
+/// it at this moment.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 /// A map, as far as it is recorded.
 pub(super) enum Place {
@@ -56,8 +56,8 @@ pub(super) struct Failed {
     why: String,
     /// When it is tried again, if the map exists.
     again: Instant,
-    /// The time between the last attempt and that one.
-    pause: Duration,
+    /// The times between the next attempts.
+    pause: GrowingPause,
     reporter: Option<Reporter>,
 }
 
@@ -102,9 +102,9 @@ pub(super) struct JournaledMaps {
     shared: Arc<Shared>,
     /// A map that is found later was created while the journal ran.
     is_first_scan: bool,
-    expiry_due: Instant,
-    /// The time of the clock when the journal began.
-    begun: (u64, Instant),
+    dropped_files: DroppedFiles,
+    /// Why the catalogue cannot be rewritten.
+    catalogue_error: Option<String>,
 }
 
 impl JournaledMaps {
@@ -116,6 +116,7 @@ impl JournaledMaps {
         catalogue: CatalogueWriter,
         shared: &Arc<Shared>,
     ) -> JournaledMaps {
+        let dropped_files = DroppedFiles::new(directory, &options.journal, &catalogue.catalogue);
         JournaledMaps {
             hold: hold.clone(),
             directory: directory.to_owned(),
@@ -124,8 +125,8 @@ impl JournaledMaps {
             catalogue,
             shared: Arc::clone(shared),
             is_first_scan: true,
-            expiry_due: Instant::now(),
-            begun: (now_ms(), Instant::now()),
+            dropped_files,
+            catalogue_error: None,
         }
     }
 
@@ -192,7 +193,6 @@ impl JournaledMaps {
             Ok(names) => names.into_iter().filter(|name| self.patterns.accept(name)).collect(),
             Err(error) => return self.shared.has_error(Some(error.to_string())),
         };
-        self.shared.has_error(None);
         self.end_others(&names);
         for name in self.due(names) {
             if self.shared.ending.is_over() {
@@ -202,7 +202,9 @@ impl JournaledMaps {
         }
         self.is_first_scan = false;
         self.note_whole();
-        self.expire_if_due();
+        self.dropped_files.remove_if_due(&mut self.catalogue);
+        self.compact_catalogue();
+        self.shared.has_error(self.dropped_files.error.clone().or(self.catalogue_error.clone()));
         self.report();
     }
 
@@ -237,8 +239,8 @@ impl JournaledMaps {
             let is_dropped = !names.contains(name) && (life.is_in(uuid) || is_lost);
             is_dropped.then(|| (name.clone(), life.clone()))
         };
-        let gone: Vec<_> = self.catalogue.catalogue.maps.iter().filter_map(is_gone).collect();
-        for (name, life) in gone {
+        let gone = self.catalogue.catalogue.maps.iter().filter_map(is_gone).collect();
+        for (name, life) in self.absent(gone) {
             match self.catalogue.note(&name, life.number, Event::Dropped, life.of) {
                 Ok(()) => drop(self.shared.take(|other, _| *other == *name)),
                 Err(error) => self.put_failed(&name, life.number, error.to_string()),
@@ -250,6 +252,24 @@ impl JournaledMaps {
             let is_failed = matches!(place, Place::Failed(_));
             is_failed && !names.contains(name) && catalogue.present(name).is_none()
         }));
+    }
+
+    /// The maps among these that exist neither now nor a moment later. While a full sync puts
+    /// another map in the place of a replica's, the list of names may lack it; and if the new map
+    /// has another mode, there is no map of this name for a moment.
+    fn absent(&self, mut maps: Vec<(String, Life)>) -> Vec<(String, Life)> {
+        let is_absent = |(name, _): &(String, Life)| match open_unready_map(&self.hold, name) {
+            Ok(_) => false,
+            // Another structure has the name.
+            Err(error) => error.is_not_found() || error.kind() == ErrorKind::Mismatch,
+        };
+        maps.retain(is_absent);
+        // If the journal ends meanwhile, the next one finds out.
+        if maps.is_empty() || self.shared.ending.sleep(LOOK_AGAIN) {
+            return Vec::new();
+        }
+        maps.retain(is_absent);
+        maps
     }
 
     /// The maps whose journals have to be started.
@@ -284,7 +304,7 @@ impl JournaledMaps {
                 Ok(prefix) if !prefix.is_of_all() => {
                     Ok(Place::Skipped("it is a replica that has only the keys of a prefix"))
                 }
-                Ok(_) => self.start(name, map_identity(&map)).map(Place::Recorded),
+                Ok(_) => self.start(name, &map).map(Place::Recorded),
                 Err(error) => Err(error),
             },
         };
@@ -307,13 +327,17 @@ impl JournaledMaps {
         self.catalogue.note(name, life.number, Event::Dropped, life.of)
     }
 
-    fn start(&mut self, name: &str, of: MapIdentity) -> Result<Recorded> {
+    fn start(&mut self, name: &str, map: &Map) -> Result<Recorded> {
+        let of = map_identity(map);
         let Some(life) = self.catalogue.catalogue.present(name).cloned() else {
             return self.start_anew(name, of);
         };
-        let is_other = life.is_in(self.hold.uuid()) && life.of != of;
+        // A replica brings its map into a new hold, too.
+        let is_of_present = life.is_in(self.hold.uuid()) || map.is_replica();
+        let is_other = is_of_present && life.of != of;
         match self.start_in(name, &life, of) {
-            // The map was dropped, and created again, while no journal ran.
+            // The map was dropped, and created again, while no journal ran. Or its replica has
+            // copied it again, perhaps in an earlier state.
             Err(error)
                 if error.kind() == ErrorKind::Mismatch
                     && (self.options.journal.replace || is_other) =>
@@ -351,11 +375,11 @@ impl JournaledMaps {
         let status =
             JournalStatus { error, ..JournalStatus::new(&file, self.options.journal.sync) };
         let reporter = Reporter::new(&self.hold, "journal", name).ok();
-        let pause = self.shared.change(|maps| match maps.get(name) {
-            Some(Place::Failed(failed)) => (2 * failed.pause).min(AGAIN_AT_MOST),
-            _ => AGAIN,
+        let mut pause = self.shared.change(|maps| match maps.get(name) {
+            Some(Place::Failed(failed)) => failed.pause,
+            _ => GrowingPause::new(AGAIN, AGAIN_AT_MOST),
         });
-        let again = Instant::now() + pause;
+        let again = Instant::now() + pause.after_failure();
         let failed = Failed { status, why, again, pause, reporter };
         self.shared.put(name, Place::Failed(Box::new(failed)));
     }
@@ -384,41 +408,21 @@ impl JournaledMaps {
         }
     }
 
-    /// Removes the files of maps that were dropped longer ago than states have to be kept.
-    fn expire_if_due(&mut self) {
-        let Some(keep) = self.options.journal.keep.filter(|_| Instant::now() >= self.expiry_due)
-        else {
-            return;
+    /// Rewrites the catalogue if most of its events are about maps without files.
+    fn compact_catalogue(&mut self) {
+        let (directory, dropped_files) = (&self.directory, &self.dropped_files);
+        let is_over = |name: &str, life: &Life| match life.is_removed {
+            true => !dropped_files.has_left(name, life.number),
+            // It was dropped before its file was whole.
+            false => {
+                let never_was_whole = !life.is_on() && life.whole_ms.is_none();
+                never_was_whole && !file_of(directory, name, life.number).exists()
+            }
         };
-        self.expiry_due = Instant::now() + EXPIRE_EVERY;
-        // A clock that was set forward must not remove the history.
-        let (begun_ms, begun) = self.begun;
-        let now_ms = now_ms().min(begun_ms.saturating_add(milliseconds(begun.elapsed())));
-        let limit_ms = now_ms.saturating_sub(milliseconds(keep));
-        let mut old = Vec::new();
-        for (name, lives) in &self.catalogue.catalogue.maps {
-            let is_old =
-                |life: &&Life| !life.is_removed && life.dropped_ms.is_some_and(|ms| ms < limit_ms);
-            old.extend(lives.iter().filter(is_old).map(|life| (name.clone(), life.clone())));
-        }
-        for (name, life) in old {
-            let removed = self.remove(&name, &life);
-            if let Err(error) = removed {
-                self.shared.has_error(Some(error.to_string()));
-            }
-        }
-    }
-
-    fn remove(&mut self, name: &str, life: &Life) -> Result<()> {
-        let file = file_of(&self.directory, name, life.number);
-        // First: a state that cannot be restored any more must not seem to be lost.
-        self.catalogue.note(name, life.number, Event::Removed, life.of)?;
-        Archive::of(&file, self.options.journal.archive.as_deref()).clear()?;
-        match std::fs::remove_file(&file) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(failed(&file, "cannot be removed", &error))
-            }
-            _ => Ok(()),
+        match self.catalogue.compact_if_due(is_over) {
+            Ok(false) => {}
+            Ok(true) => self.catalogue_error = None,
+            Err(error) => self.catalogue_error = Some(error.to_string()),
         }
     }
 
@@ -436,6 +440,5 @@ impl JournaledMaps {
     }
 }
 
-fn milliseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
+#[cfg(test)]
+mod tests;

@@ -14,6 +14,7 @@
 //! | `reports` | its reports, for `hold stat` |
 //! | `journal` | [`HoldJournal`](journal::HoldJournal): its options, its status and its thread |
 //! | `journaled_maps` | the maps that it records, each with a journal of its own |
+//! | `dropped_files` | the files of maps that were dropped |
 //! | `rebuild` | all maps from their journals |
 //! | `patterns` | which maps, by name |
 //! | `ending` | the end of the threads |
@@ -22,6 +23,7 @@
 //! changes of the others; one more connection has the catalogue.
 
 mod catalogue;
+mod dropped_files;
 mod ending;
 mod feed;
 mod followed_maps;

@@ -7,12 +7,13 @@
 //! continues that file, and removes its name in the archive.
 //!
 //! The name of a segment begins with the times of its first and last state, and ends with the name
-//! of the journal's file. Other files in the directory are never touched.
+//! of the journal's file. Other files in the directory are never touched. Several journals may
+//! share a directory that was chosen for them: there, a journal removes only segments of its own
+//! map.
 
 use crate::journal::file::{Identity, failed, identity, identity_at, sync_directory};
-use crate::journal::reader::Reader;
+use crate::journal::owner::Owner;
 use crate::journal::span::Span;
-use crate::protocol::introduction::Lineage;
 use commonhold::fault;
 use commonhold::{Error, ErrorKind, Result};
 use rustix::fs::{AtFlags, CWD, linkat};
@@ -44,6 +45,8 @@ pub(crate) struct Archive {
     pub(super) directory: PathBuf,
     /// The name of the journal's file.
     file: String,
+    /// Whether journals of other files may have segments of the same names in it.
+    is_shared: bool,
 }
 
 impl Archive {
@@ -54,9 +57,10 @@ impl Archive {
             name.push(".d");
             PathBuf::from(name)
         };
+        let is_shared = directory.is_some();
         let directory = directory.map_or_else(default_directory, Path::to_owned);
         let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Archive { directory, file }
+        Archive { directory, file, is_shared }
     }
 
     /// Makes the directory if it is missing.
@@ -92,27 +96,36 @@ impl Archive {
         Err(Error::new(ErrorKind::Invalid, text))
     }
 
-    /// Checks that the last segment is one of this map: two journals whose files have one name
-    /// must not share a directory, where each would remove the other's segments.
+    /// Checks that the last segment is one of this map, unless it is older than the journal's file,
+    /// whose first state has the time `since_ms`: two journals whose files have one name must not
+    /// share a directory, where the states of both would be mixed. The file `open` is not read.
     ///
     /// # Errors
     /// `Mismatch` if it is another map's; those of files.
-    pub(super) fn ensure_own(&self, map: &str, lineage: &Lineage) -> Result<()> {
-        let Some(last) = self.segments()?.pop() else { return Ok(()) };
-        let reader = match Reader::open(&last.path) {
-            // It is of nobody.
-            Err(error) if error.kind() == ErrorKind::Damaged => return Ok(()),
-            reader => reader?,
-        };
-        let is_lineage = reader.lineage().is_none_or(|its| its.id == lineage.id);
-        if reader.welcome.name == map && is_lineage {
+    pub(super) fn ensure_own(
+        &self,
+        owner: &Owner,
+        since_ms: Option<u64>,
+        open: Option<Identity>,
+    ) -> Result<()> {
+        let is_other = |segment: &Segment| Some(segment.identity) != open;
+        let Some(last) = self.segments()?.into_iter().rfind(is_other) else { return Ok(()) };
+        if since_ms.is_some_and(|since_ms| last.span.last_ms <= since_ms) {
+            return Ok(());
+        }
+        // A file that is not a journal is of nobody.
+        let Some(its) = Owner::of_file(&last.path)? else { return Ok(()) };
+        let has_name = its.map == owner.map;
+        if owner.has(&its) || (has_name && !(self.is_shared && owner.is_known())) {
             return Ok(());
         }
         let text = format!(
-            "{}: expected a segment of map '{map}', found one of another map of the name '{}'; \
-             choose another directory (--archive), or add --replace to keep both here",
+            "{}: expected a segment of map '{}', found one of another map of the name '{}', whose \
+             journal keeps its segments here, too; choose another directory (--archive), or add \
+             --replace to keep both here",
             last.path.display(),
-            reader.welcome.name
+            owner.map,
+            its.map
         );
         Err(Error::new(ErrorKind::Mismatch, text))
     }
@@ -189,21 +202,66 @@ impl Archive {
         self.segments()?.iter().filter(|segment| is_other(segment)).try_for_each(remove)
     }
 
-    /// Removes all segments of this journal.
+    /// Removes all segments of the journal with the file at `path`. If that file is missing, those
+    /// in a shared directory stay, because it is not known whose they are.
     ///
     /// # Errors
     /// Those of files.
-    pub(crate) fn clear(&self) -> Result<()> {
-        self.segments()?.iter().try_for_each(remove)
+    pub(crate) fn clear(&self, path: &Path) -> Result<()> {
+        let owner = match self.is_shared.then(|| Owner::of_file(path)).transpose() {
+            Err(error) if error.is_not_found() => None,
+            owner => owner?.flatten(),
+        };
+        let segments = self.segments()?;
+        self.own(segments, owner.as_ref(), None)?.iter().try_for_each(remove)
     }
 
-    /// Removes the segments that no restoration to a time from `limit_ms` on needs. `present` is
-    /// the time of the first state in the journal's file.
+    /// Those of the segments that are this map's. The file `open`, which this process has locked,
+    /// is one of them, and is not read: closing it would release the lock.
+    fn own(
+        &self,
+        segments: Vec<Segment>,
+        owner: Option<&Owner>,
+        open: Option<Identity>,
+    ) -> Result<Vec<Segment>> {
+        if !self.is_shared {
+            return Ok(segments);
+        }
+        let Some(owner) = owner else { return Ok(Vec::new()) };
+        let mut own = Vec::new();
+        for segment in segments {
+            if Some(segment.identity) == open {
+                own.push(segment);
+                continue;
+            }
+            match Owner::of_file(&segment.path) {
+                Ok(its) if its.as_ref().is_none_or(|its| owner.has(its)) => own.push(segment),
+                Ok(_) => {}
+                // Another process has just removed it.
+                Err(error) if error.is_not_found() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(own)
+    }
+
+    /// Removes the segments of this map that no restoration to a time from `limit_ms` on needs.
+    /// `present` is the time of the first state in the journal's file, and `open` that file.
     ///
     /// # Errors
     /// Those of files.
-    pub(super) fn expire(&self, limit_ms: u64, present: Option<u64>) -> Result<()> {
+    pub(super) fn expire(
+        &self,
+        owner: &Owner,
+        limit_ms: u64,
+        present: Option<u64>,
+        open: Option<Identity>,
+    ) -> Result<()> {
         let segments = self.segments()?;
+        if !segments.iter().any(|segment| segment.span.last_ms < limit_ms) {
+            return Ok(());
+        }
+        let segments = self.own(segments, Some(owner), open)?;
         let later = segments.iter().skip(1).map(|segment| Some(segment.span.first_ms));
         for (segment, next) in segments.iter().zip(later.chain([present])) {
             // Otherwise it has the state at the limit.
@@ -272,6 +330,7 @@ pub(super) fn segments_in(directory: &Path) -> Result<Vec<Segment>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::introduction::Lineage;
 
     /// The ends of the segments that remain, of these.
     fn remaining(spans: &[(u64, u64)], limit_ms: u64, present: Option<u64>) -> Vec<u64> {
@@ -286,7 +345,8 @@ mod tests {
         for other in others {
             std::fs::write(archive.directory.join(other), "it").unwrap();
         }
-        archive.expire(limit_ms, present).unwrap();
+        let owner = Owner::new("it", &Lineage::default());
+        archive.expire(&owner, limit_ms, present, None).unwrap();
         assert!(others.iter().all(|other| archive.directory.join(other).exists()));
         archive.segments().unwrap().iter().map(|segment| segment.span.last_ms).collect()
     }

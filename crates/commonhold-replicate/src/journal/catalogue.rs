@@ -6,13 +6,14 @@
 //!
 //! The catalogue is a file of 16 bytes that identify it, and frames, to which events are only
 //! appended. The offset of each frame is its place in the file. A part at the end that is not sound
-//! never became durable. An unsound part before sound frames was damaged later.
+//! never became durable. An unsound part before sound frames was damaged later. When most events
+//! are about lives that are over, a file with the others takes its place, in one step.
 
 use crate::journal::file::{failed, shorten, sync_data, sync_directory, write_all};
 use crate::journal::inspect;
 use crate::journal::map_files::file_name;
 use crate::protocol::wire::{self, long, now_ms};
-use commonhold::raw::{MapIdentity, RawFrame};
+use commonhold::raw::{Draft, MapIdentity, RawFrame};
 use commonhold::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -27,6 +28,11 @@ const MAGIC: &[u8; 16] = b"COMMONHOLD-JHC1\n";
 const EVENT: u32 = 0x133;
 /// Bytes of its value: time, life, kind, map.
 const VALUE: usize = 56;
+/// The file is not rewritten below this number of bytes.
+const LEAST: u64 = 16 << 10;
+
+/// The lives of all maps, by name, each in order.
+type Lives = BTreeMap<String, Vec<Life>>;
 
 /// A change in the life of a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +87,19 @@ impl Life {
         self.whole_ms.is_some() && !self.is_removed
     }
 
+    /// The events that lead to it, with their times.
+    fn events(&self) -> impl Iterator<Item = (Event, u64)> {
+        let begun = if self.was_created { Event::Created } else { Event::Found };
+        let removed = self.dropped_ms.filter(|_| self.is_removed);
+        let events = [
+            Some((begun, self.begun_ms)),
+            self.whole_ms.map(|ms| (Event::Whole, ms)),
+            self.dropped_ms.map(|ms| (Event::Dropped, ms)),
+            removed.map(|ms| (Event::Removed, ms)),
+        ];
+        events.into_iter().flatten()
+    }
+
     /// Whether its map was one of this hold.
     pub(crate) fn is_in(&self, hold: [u8; 16]) -> bool {
         self.of[..16] == hold
@@ -90,7 +109,7 @@ impl Life {
 /// The lives of all maps, by name, each in order.
 #[derive(Debug, Default)]
 pub(crate) struct Catalogue {
-    pub(crate) maps: BTreeMap<String, Vec<Life>>,
+    pub(crate) maps: Lives,
     /// Whether events are lost.
     pub(crate) is_damaged: bool,
 }
@@ -205,6 +224,34 @@ impl Catalogue {
     }
 }
 
+/// Appends an event to the bytes of the file, or to those from `at` on.
+fn put(
+    bytes: &mut Vec<u8>,
+    at: u64,
+    map: &str,
+    number: u64,
+    (event, ms): (Event, u64),
+    of: MapIdentity,
+) {
+    let mut value = [ms, number, event as u64].map(u64::to_le_bytes).concat();
+    value.extend(of);
+    wire::put(bytes, EVENT, at, map.as_bytes(), &value);
+}
+
+/// A catalogue with these lives, and nothing else.
+fn bytes_of(maps: &Lives) -> Vec<u8> {
+    let mut bytes = MAGIC.to_vec();
+    for (name, lives) in maps {
+        for life in lives {
+            for event in life.events() {
+                let at = bytes.len() as u64;
+                put(&mut bytes, at, name, life.number, event, life.of);
+            }
+        }
+    }
+    bytes
+}
+
 fn frame_at(bytes: &[u8], at: usize) -> Option<RawFrame<'_>> {
     let rest = bytes.get(at..)?;
     let frame = RawFrame::decode(rest.get(..RawFrame::stated_length(rest)?)?)?;
@@ -217,6 +264,10 @@ pub(crate) struct CatalogueWriter {
     file: File,
     path: PathBuf,
     len: u64,
+    /// Whether a crash of the system cannot bring back the file that this one has replaced.
+    is_in_place: bool,
+    /// From this length on, it may be worthwhile to rewrite the file.
+    compact_at: u64,
     pub(crate) catalogue: Catalogue,
 }
 
@@ -237,12 +288,14 @@ impl CatalogueWriter {
         if catalogue.is_damaged {
             return Err(is_damaged(directory));
         }
-        let mut this = CatalogueWriter { file, path: path.clone(), len: sound as u64, catalogue };
+        let (len, compact_at, path) = (sound as u64, LEAST, path.clone());
+        // The previous writer may have been killed before the name of a new file was durable.
+        let is_in_place = false;
+        let mut this = CatalogueWriter { file, path, len, is_in_place, compact_at, catalogue };
         // Bytes that a crash left behind the end could pass for later events.
         shorten(&this.file, this.len).map_err(cannot)?;
         if sound == 0 {
             this.append(MAGIC)?;
-            sync_directory(&path).map_err(cannot)?;
         }
         Ok(this)
     }
@@ -259,10 +312,8 @@ impl CatalogueWriter {
         of: MapIdentity,
     ) -> Result<()> {
         let ms = now_ms();
-        let mut value = [ms, number, event as u64].map(u64::to_le_bytes).concat();
-        value.extend(of);
         let mut frame = Vec::new();
-        wire::put(&mut frame, EVENT, self.len, map.as_bytes(), &value);
+        put(&mut frame, self.len, map, number, (event, ms), of);
         self.append(&frame)?;
         self.catalogue.note(map, number, event, ms, of);
         Ok(())
@@ -279,7 +330,59 @@ impl CatalogueWriter {
         Ok(Life::begun(number, event, now_ms(), of))
     }
 
+    /// Rewrites the file without the lives that are over for good, if it has twice the bytes that
+    /// it has then; true if it did.
+    ///
+    /// # Errors
+    /// Those of files: the catalogue stays as it was, and is rewritten when it has grown further.
+    pub(crate) fn compact_if_due(&mut self, is_over: impl Fn(&str, &Life) -> bool) -> Result<bool> {
+        if self.len < self.compact_at {
+            return Ok(false);
+        }
+        let mut maps = self.catalogue.maps.clone();
+        maps.retain(|name, lives| {
+            lives.retain(|life| !is_over(name, life));
+            !lives.is_empty()
+        });
+        let bytes = bytes_of(&maps);
+        self.compact_at = LEAST.max(2 * bytes.len() as u64);
+        if self.len < self.compact_at {
+            return Ok(false);
+        }
+        let replaced = self.replace(&bytes);
+        if replaced.is_err() {
+            self.compact_at = self.len + LEAST;
+        }
+        replaced.map_err(|e| failed(&self.path, "cannot be rewritten", &e))?;
+        self.catalogue.maps = maps;
+        Ok(true)
+    }
+
+    /// Puts a file with these bytes in the place of the present one.
+    fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let draft = Draft::new(&self.path, 0o600)?;
+        write_all(draft.file(), bytes, 0)?;
+        sync_data(draft.file())?;
+        let placed = draft.replace()?;
+        // If this fails, the next event repeats it.
+        self.is_in_place = placed.sync().is_ok();
+        (self.file, self.len) = (placed.into_file(), bytes.len() as u64);
+        Ok(())
+    }
+
+    /// Makes the file's name durable: otherwise an event could go into a file that a crash of the
+    /// system replaces by the one before it.
+    fn ensure_in_place(&mut self) -> Result<()> {
+        if !self.is_in_place {
+            let synced = sync_directory(&self.path);
+            synced.map_err(|e| failed(&self.path, "cannot sync its directory", &e))?;
+            self.is_in_place = true;
+        }
+        Ok(())
+    }
+
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        self.ensure_in_place()?;
         let written = write_all(&self.file, bytes, self.len).and_then(|()| sync_data(&self.file));
         match written {
             Ok(()) => self.len += bytes.len() as u64,
@@ -303,6 +406,113 @@ pub(crate) fn is_damaged(directory: &Path) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Lives of maps of which most are over for good.
+    fn many_lives(writer: &mut CatalogueWriter) {
+        for number in 0..60u8 {
+            let name = format!("map {number}");
+            for event in [Event::Found, Event::Created] {
+                let life = writer.begin(&name, event, [number; 32]).unwrap();
+                writer.note(&name, life.number, Event::Whole, life.of).unwrap();
+                if number >= 5 || event == Event::Found {
+                    writer.note(&name, life.number, Event::Dropped, life.of).unwrap();
+                }
+                if number >= 5 {
+                    writer.note(&name, life.number, Event::Removed, life.of).unwrap();
+                }
+            }
+        }
+        writer.note("map 1", 2, Event::Moved, [99; 32]).unwrap();
+    }
+
+    fn kept(maps: &Lives) -> Lives {
+        let mut maps = maps.clone();
+        maps.retain(|_, lives| lives.iter().all(|life| !life.is_removed));
+        maps
+    }
+
+    #[test]
+    fn lives_that_are_over_do_not_stay_forever() {
+        let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+        let directory = directory.path();
+        let mut writer = CatalogueWriter::open(directory).unwrap();
+        many_lives(&mut writer);
+        let expected = kept(&writer.catalogue.maps);
+        let len = || std::fs::metadata(catalogue_of(directory)).unwrap().len();
+        let before = len();
+        // Nothing is over.
+        assert!(!writer.compact_if_due(|_, _| false).unwrap());
+        assert_eq!(len(), before);
+        writer.compact_at = LEAST;
+        assert!(writer.compact_if_due(|_, life| life.is_removed).unwrap());
+        assert!(len() < before / 4, "{before} bytes have become {}", len());
+        let is_read = |maps: &Lives| {
+            let found = Catalogue::read(directory).unwrap();
+            assert_eq!((&found.maps, found.is_damaged), (maps, false));
+        };
+        is_read(&expected);
+        // Later events follow, also those of the next writer.
+        assert_eq!(writer.begin("map 1", Event::Created, [7; 32]).unwrap().number, 3);
+        is_read(&writer.catalogue.maps);
+        drop(writer);
+        let mut writer = CatalogueWriter::open(directory).unwrap();
+        assert_eq!(writer.begin("map 70", Event::Created, [7; 32]).unwrap().number, 1);
+        is_read(&writer.catalogue.maps);
+        assert!(!writer.compact_if_due(|_, life| life.is_removed).unwrap());
+    }
+
+    #[cfg(feature = "steps")]
+    #[test]
+    fn a_rewriting_that_is_killed_leaves_one_of_both() {
+        use commonhold_testing::support::standstill::killed;
+        let calls = ["draft.linked", "draft.replaced"];
+        for call in calls {
+            let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+            let directory = directory.path();
+            let mut writer = CatalogueWriter::open(directory).unwrap();
+            many_lives(&mut writer);
+            let before = writer.catalogue.maps.clone();
+            killed(call, || drop(writer.compact_if_due(|_, life| life.is_removed)));
+            drop(writer);
+            let expected = if call == "draft.linked" { before } else { kept(&before) };
+            assert_eq!(Catalogue::read(directory).unwrap().maps, expected, "{call}");
+            let mut writer = CatalogueWriter::open(directory).unwrap();
+            writer.begin("map 70", Event::Created, [7; 32]).unwrap();
+            let _ = writer.compact_if_due(|_, life| life.is_removed).unwrap();
+            let found = Catalogue::read(directory).unwrap();
+            assert_eq!((&found.maps, found.is_damaged), (&writer.catalogue.maps, false));
+            assert_eq!(std::fs::read_dir(directory).unwrap().count(), 1, "{call}");
+        }
+    }
+
+    /// Faults are the whole process's.
+    #[cfg(feature = "steps")]
+    #[test]
+    fn a_rewriting_that_fails_leaves_the_catalogue_as_it_was() {
+        use commonhold_testing::support::process::Child;
+        let calls = [
+            "journal.write:ENOSPC:always",
+            "journal.fdatasync:EIO:always",
+            "draft.link:EIO:always",
+            "draft.sync-directory:EIO:always",
+        ];
+        for call in calls {
+            let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+            let directory = directory.path();
+            let mut writer = CatalogueWriter::open(directory).unwrap();
+            many_lives(&mut writer);
+            Child::run(call, || {
+                crate::faults::arm(call).unwrap();
+                let compacted = writer.compact_if_due(|_, life| life.is_removed);
+                assert_eq!(compacted.is_ok(), call.starts_with("draft.sync"), "{call}");
+                crate::faults::arm("").unwrap();
+                writer.begin("map 70", Event::Created, [7; 32]).unwrap();
+                let found = Catalogue::read(directory).unwrap();
+                assert_eq!((&found.maps, found.is_damaged), (&writer.catalogue.maps, false));
+            })
+            .finish();
+        }
+    }
 
     #[test]
     fn events_come_back_without_those_that_are_not_whole() {

@@ -12,6 +12,7 @@ mod existing;
 mod replica;
 mod sealing;
 
+use crate::growing_pause::GrowingPause;
 use crate::journal::archive::Archive;
 use crate::journal::file::{Identity, identity_at};
 use crate::journal::file_writer::{FileWriter, WriteFailure, clock_ms};
@@ -22,8 +23,9 @@ use crate::journal::span::Span;
 use crate::journal::target::{OwnPath, Target};
 use crate::journal::trust::{ALL, Trust};
 use crate::journal::{JournalOptions, JournalStatus, SyncPolicy};
+use crate::protocol::introduction::Lineage;
 use commonhold::map::Map;
-use commonhold::raw::JournalSlot;
+use commonhold::raw::{Incarnation, JournalSlot, incarnation};
 use commonhold::stream::StreamPosition;
 use commonhold::{Error, ErrorKind, Hold, Result};
 use commonhold_io::thread_patience::with_patience;
@@ -33,6 +35,8 @@ use std::time::{Duration, Instant};
 
 /// How often a journal that cannot write tries again.
 const RETRY: Duration = Duration::from_secs(1);
+/// The longest pause between attempts to write a next file, each of which copies the whole map.
+const RENEW_AT_MOST: Duration = Duration::from_secs(30);
 /// The longest time until a sync.
 const LONGEST: Duration = Duration::from_secs(3600);
 /// The pause while the end of a full sync is not known, and the patience of a sweep then.
@@ -47,6 +51,9 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 pub(crate) struct JournalWriter {
     hold: Hold,
     map: Map,
+    /// The map that the files are about. The handle may have another one by now, which a full sync
+    /// has put in its place.
+    recorded: Incarnation,
     path: PathBuf,
     options: JournalOptions,
     slot: JournalSlot,
@@ -77,6 +84,8 @@ pub(crate) struct JournalWriter {
     sync_due: Instant,
     /// The file is not rewritten before this time.
     renew_at: Instant,
+    /// The pause after an attempt to rewrite it that fails.
+    renew_pause: GrowingPause,
     retry_at: Option<Instant>,
     /// The current file has taken the path, and that is not announced yet.
     is_unannounced: bool,
@@ -101,18 +110,16 @@ impl JournalWriter {
     ) -> Result<JournalWriter> {
         let status = JournalStatus::new(path, options.sync);
         let trust = Trust::new(slot.notes(), path.to_owned());
-        let runs = Runs::new(hold, slot.notes(), &map);
+        let (runs, recorded) = (Runs::new(hold, slot.notes(), &map), incarnation(&map));
         let own_path = OwnPath::take(path)?;
         let archive = sealing::archive_of(path, &options)?;
         let directory = archive.as_ref().map(|archive| archive.directory.display().to_string());
         let status = JournalStatus { archive: directory, ..status };
         let lineage = replica::lineage_of(hold, &map)?;
-        if let Some(archive) = archive.as_ref().filter(|_| !options.replace) {
-            archive.ensure_own(map.name(), &lineage)?;
-        }
         let mut this = JournalWriter {
             hold: hold.clone(),
             map,
+            recorded,
             path: path.to_owned(),
             options,
             slot,
@@ -133,6 +140,7 @@ impl JournalWriter {
             compact_at: 0,
             sync_due: Instant::now(),
             renew_at: Instant::now(),
+            renew_pause: GrowingPause::new(RETRY, RENEW_AT_MOST),
             retry_at: None,
             is_unannounced: false,
             announced: None,
@@ -140,6 +148,7 @@ impl JournalWriter {
         };
         // Before the stream changes: it has the last change of the file, or not.
         let found = this.existing()?;
+        this.ensure_own_archive(found.as_ref().and_then(Reader::times), None)?;
         if this.options.replace {
             // What is in the archive may be another life's.
             this.runs.forget()?;
@@ -174,9 +183,12 @@ impl JournalWriter {
         }
         let Some(reader) = self.believable(reader)? else { return Ok(None) };
         self.plan(reader.whole_bytes());
+        let states_replica = reader.lineage().is_some_and(Lineage::is_of_replica);
         let mut resumed = FileWriter::resume(&self.map, reader, &self.trust, &self.run)?;
         if let Some(track) = &mut resumed {
             track.is_trusted = is_trusted;
+            // The map may have been promoted while no journal ran.
+            track.is_of_replica |= states_replica;
             self.placed_at = Some(track.progress.position);
             self.take_back_name(track.identity()?);
         }
@@ -240,6 +252,9 @@ impl JournalWriter {
 
     /// Returns an error of the current file, or, if there is none, of the next.
     fn work(&mut self) -> Result<bool> {
+        if self.is_rebound() {
+            self.follow_replaced_map()?;
+        }
         let mut busy = match self.pump_current() {
             Ok(busy) => busy,
             Err(error) => {
@@ -273,9 +288,10 @@ impl JournalWriter {
     }
 
     /// Whether the current file can take later frames, and make them durable: behind a gap only the
-    /// next one can.
+    /// next one can, and the same if another map has taken the place of the recorded one.
     fn goes_on(&self) -> bool {
-        self.current.as_ref().is_some_and(|track| !track.progress.gap && track.is_trusted)
+        let current = self.current.as_ref().filter(|_| !self.is_rebound());
+        current.is_some_and(|track| !track.progress.gap && track.is_trusted)
     }
 
     fn pump_current(&mut self) -> Result<bool> {
@@ -316,7 +332,12 @@ impl JournalWriter {
                 begun => begun?,
             };
             self.run.lineage = replica::lineage_of(&self.hold, &self.map)?;
-            self.next = Some(FileWriter::begin(&self.hold, &self.map, &self.path, &self.run)?);
+            let next = FileWriter::begin(&self.hold, &self.map, &self.path, &self.run)?;
+            if self.is_rebound() {
+                // The run and the lineage are those of the map before.
+                return Ok(true);
+            }
+            self.next = Some(next);
             self.status.compactions += u64::from(self.current.is_some());
         }
         let Some(next) = &mut self.next else { return Ok(false) };
@@ -336,7 +357,7 @@ impl JournalWriter {
     /// Drops the next file; the current one continues alone for a while.
     fn put_off_next(&mut self) {
         self.next = None;
-        self.renew_at = Instant::now() + RETRY;
+        self.renew_at = Instant::now() + self.renew_pause.after_failure();
     }
 
     /// Moves the next file to the path, if it is whole and not behind the durable position.
@@ -384,6 +405,7 @@ impl JournalWriter {
         self.placed_at = Some(next.progress.position);
         self.expiry_due = Instant::now();
         self.status.rewrite_error = None;
+        self.renew_pause.reset();
         self.plan(next.file.written);
         self.is_unannounced = true;
         self.current = Some(next);
@@ -453,7 +475,7 @@ impl JournalWriter {
     fn announce(&mut self) -> Result<()> {
         self.check_place()?;
         let Some(current) = &self.current else { return Ok(()) };
-        let Some(durable) = current.synced else { return Ok(()) };
+        let Some(durable) = current.synced.filter(|_| !self.is_rebound()) else { return Ok(()) };
         // A later writer must find in the file everything that is announced now.
         self.note(current)?;
         if self.options.sync != SyncPolicy::Never {
@@ -545,7 +567,10 @@ impl JournalWriter {
         if has_ended && self.map.len().is_err() {
             return Err(error);
         }
-        self.retry_at = Some(Instant::now() + RETRY);
+        // Each attempt to write a next file copies the whole map.
+        let is_copy = !self.goes_on() && error.kind() != ErrorKind::TimedOut;
+        let pause = if is_copy { self.renew_pause.after_failure() } else { RETRY };
+        self.retry_at = Some(Instant::now() + pause);
         Ok(())
     }
 }

@@ -11,7 +11,7 @@
 //! | how much of a file a later writer may trust | `trust` |
 //! | which files belong to the present map | `run` |
 //! | times in the file | `stamps`, `span` |
-//! | earlier files, which are kept | `archive` |
+//! | earlier files, which are kept, and whose they are | `archive`, `owner` |
 //! | all files of a journal, and holes between them | `timeline` |
 //! | a state at a point in time | `past` |
 //! | a map from a journal | `rebuild` |
@@ -29,6 +29,7 @@ pub(crate) mod file;
 mod file_writer;
 mod journal_writer;
 mod map_files;
+mod owner;
 mod past;
 mod places;
 mod reader;

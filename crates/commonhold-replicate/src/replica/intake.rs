@@ -87,6 +87,7 @@ impl Intake {
         let place = StoredPosition::take(hold, name)?;
         if !place.is_of(&map)? {
             place.forget()?;
+            place.note_replaced(None)?;
             place.belongs_to(&map)?;
         }
         let position = place.applied()?.filter(|_| !is_unready(&map));
@@ -503,6 +504,7 @@ impl Intake {
         if let Some(bytes) = self.stream_bytes()? {
             self.begin_stream_of(&next, bytes, position)?;
         }
+        self.note_replaced(position)?;
         // If it is killed behind this, the replica begins again: better than with a position that
         // its map is ahead of.
         self.place.forget()?;
@@ -521,6 +523,23 @@ impl Intake {
         self.claim()?;
         self.place.applying(position, self.proof)?;
         self.place.reached(position, self.proof)
+    }
+
+    /// Notes whether the shadow map, which has come to this position, has all changes of the public
+    /// map: the origin may have an earlier state, and positions of different streams cannot be
+    /// compared.
+    fn note_replaced(&self, position: StreamPosition) -> Result<()> {
+        let old = self.map.as_ref().and_then(|map| map.follow().ok());
+        let old = old.map(|follower| follower.position().stream);
+        let most = self.place.may_be_applied()?.map(|(most, _)| most);
+        let has_all = most
+            .is_some_and(|most| most.stream == position.stream && most.offset <= position.offset);
+        match old.filter(|_| has_all) {
+            // The earlier note is still true.
+            Some(old) if old == position.stream => Ok(()),
+            Some(old) => self.place.note_replaced(Some((old, position.stream))),
+            None => self.place.note_replaced(None),
+        }
     }
 
     /// Begins the shadow map's stream, with the origin's positions if it gets all of the changes.

@@ -21,6 +21,8 @@ const APPLYING: &[u8; 8] = b"applying";
 const APPLYING_PROOF: &[u8; 8] = b"ahead\0\0\0";
 /// The incarnation of the map whose positions these are.
 const MAP: &[u8; 8] = b"map\0\0\0\0\0";
+/// The number of a stream, and the number of the stream of a later map, which has all its changes.
+const REPLACED: &[u8; 8] = b"replaced";
 
 /// See the module.
 #[derive(Debug)]
@@ -82,6 +84,18 @@ impl StoredPosition {
         self.positions.delete(AS_OF).map(drop)
     }
 
+    /// Notes that a map whose stream has the number `by` takes the place of the one with the stream
+    /// `old`, and has all its changes; with `None` that no such maps are known. Journals compare
+    /// their files with this.
+    pub(crate) fn note_replaced(&self, streams: Option<(u64, u64)>) -> Result<()> {
+        match streams {
+            Some((old, by)) => {
+                self.positions.set(REPLACED, [old, by].map(u64::to_le_bytes).concat()).map(drop)
+            }
+            None => self.positions.delete(REPLACED).map(drop),
+        }
+    }
+
     /// Whether the positions are those of this map, and not of an earlier one of its name.
     pub(crate) fn is_of(&self, map: &Map) -> Result<bool> {
         is_of(&self.positions, map)
@@ -137,6 +151,19 @@ pub(crate) fn bounds(hold: &Hold, map: &str) -> Result<Option<(StreamPosition, S
     let from = read(&positions, APPLIED)?;
     let to = read(&positions, APPLYING)?;
     Ok(from.zip(to).filter(|(from, to)| from.stream == to.stream))
+}
+
+/// Whether a map with the stream `by` has replaced one with the stream `old`, and has all its
+/// changes, as far as the replica of this name knows.
+///
+/// # Errors
+/// Those of reading the hold.
+pub(crate) fn has_replaced(hold: &Hold, map: &str, old: u64, by: u64) -> Result<bool> {
+    let noted = match hold.maps().open(&companion_name("applied", map)) {
+        Err(error) if error.is_not_found() => return Ok(false),
+        positions => positions?.get(REPLACED)?,
+    };
+    Ok(noted.is_some_and(|noted| noted == [old, by].map(u64::to_le_bytes).concat()))
 }
 
 fn not_a_replica(map: &str) -> Error {

@@ -14,7 +14,9 @@ use crate::hold::handle::Hold;
 use crate::hold::map_identity::map_identity;
 use crate::hold::maps::companion_name;
 use crate::map::api::handle::Map;
+use crate::map::engine::bound::Bound;
 use crate::map::options::MapOptions;
+use crate::stream::follow::Follower;
 use crate::stream::position::StreamPosition;
 use crate::sync::thread_patience::with_patience;
 use std::os::unix::fs::MetadataExt;
@@ -196,14 +198,21 @@ impl Map {
     /// safe.
     ///
     /// # Errors
-    /// `NotFound` if the map has no running journal, or no stream; `Io` with the journal's reason
-    /// if it cannot write; `TimedOut`; those of a writing operation. After an error it is not known
-    /// how much of it is safe.
+    /// `NotFound` if the map has no running journal, or no stream, or was dropped; `Io` with the
+    /// journal's reason if it cannot write; `TimedOut`; those of a writing operation. After an
+    /// error it is not known how much of it is safe.
     pub fn sync(&self, time: Duration) -> Result<StreamPosition> {
         let deadline = Instant::now().checked_add(time);
-        let end = with_patience(left(deadline), || self.follow()?.end())?;
+        // Again if a full sync replaces the map in between.
+        let end = with_patience(left(deadline), || {
+            self.bound.read(self.space(), |bound| self.followed_end(bound))
+        })?;
         self.wait_until_durable(end, deadline, time)?;
         Ok(end)
+    }
+
+    fn followed_end(&self, bound: &Bound) -> Result<StreamPosition> {
+        Follower::new(Arc::clone(&self.arena), bound.followed(self.space()))?.end()
     }
 
     /// Like [`sync`](Self::sync), for the changes before a position, which
@@ -316,11 +325,15 @@ impl Map {
             let text = format!("map '{}': its journal cannot write: {why}", self.name());
             return Err(Error::new(ErrorKind::Io, text));
         }
+        // A full sync may have put another map in the place of a replica's: this handle continues
+        // with that one, which the journal records from now on.
+        self.bound.read(self.space(), |bound| bound.ensure_current(self.space()))?;
         let Some(position) = announced(said, self)? else { return Ok(false) };
         if position.stream == end.stream {
             return Ok(position.offset >= end.offset);
         }
-        // The stream has begun again since. A file of the new stream began with the whole map.
+        // The stream has begun again since, or a full sync has replaced the map. A file of the new
+        // stream began with the whole map.
         Ok(self.stream_number()? == Some(position.stream))
     }
 

@@ -54,6 +54,7 @@ const IO: Ranks = &[
 const REPLICATE: Ranks = &[
     ("compression", 0),
     ("faults", 0),
+    ("growing_pause", 0),
     ("protocol", 10),
     ("lineage", 15),
     ("origin_clock", 15),

@@ -14,6 +14,7 @@ impl JournalWriter {
     pub(crate) fn finish(&mut self) -> Result<()> {
         // The cause of the last error may have ended.
         self.retry_at = None;
+        self.renew_at = Instant::now();
         let then_ms = clock_ms();
         let end = self.end();
         let is_all = match &end {

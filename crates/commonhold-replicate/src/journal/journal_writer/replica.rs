@@ -12,9 +12,11 @@ use crate::journal::reader::Reader;
 use crate::journal::run::{Run, Runs};
 use crate::lineage;
 use crate::protocol::introduction::Lineage;
+use crate::replica::position::{bounds, has_replaced};
 use commonhold::map::Map;
 use commonhold::raw::incarnation;
-use commonhold::{Hold, Result};
+use commonhold::stream::StreamPosition;
+use commonhold::{Error, ErrorKind, Hold, Result};
 
 /// The lineage that a file states: with the path from the origin if the map is a replica's.
 ///
@@ -32,22 +34,56 @@ impl JournalWriter {
     /// Whether the file is one of this replica, in an earlier state of the origin's map.
     ///
     /// # Errors
-    /// Those of following.
+    /// `Mismatch` if the file is ahead of the map, or if that is not known; those of reading the
+    /// hold.
     pub(super) fn is_superseded(&self, reader: &Reader) -> Result<bool> {
         let (Some(its), own) = (reader.lineage(), &self.run.lineage) else { return Ok(false) };
         let is_older = its.is_of_replica() && its.id == own.id && its.epoch <= own.epoch;
         if !(self.map.is_replica() && is_older) {
             return Ok(false);
         }
-        let (position, now) = (
-            reader.position(),
-            match self.map.follow() {
-                Err(error) if error.is_not_found() => return Ok(true),
-                follower => follower?.position(),
-            },
+        let (file, name) = (reader.position(), self.map.name());
+        let own = match self.map.follow() {
+            Err(error) if error.is_not_found() => None,
+            follower => Some(follower?.position()),
+        };
+        // In the stream of the origin, as far as everything is applied.
+        let applied = match bounds(&self.hold, name) {
+            Err(error) if error.is_not_found() => None,
+            bounds => bounds?.map(|(applied, _)| applied),
+        };
+        let mut present = [own, applied].into_iter().flatten();
+        if let Some(present) = present.clone().find(|present| present.stream == file.stream) {
+            return match present.offset >= file.offset {
+                true => Ok(true),
+                false => Err(self.not_superseded(file, Some(present))),
+            };
+        }
+        let by = own.map(|own| own.stream);
+        match by.map_or(Ok(false), |by| has_replaced(&self.hold, name, file.stream, by))? {
+            true => Ok(true),
+            false => Err(self.not_superseded(file, present.next())),
+        }
+    }
+
+    #[cold]
+    fn not_superseded(&self, file: StreamPosition, present: Option<StreamPosition>) -> Error {
+        let is_same = present.is_some_and(|present| present.stream == file.stream);
+        let present = present.map_or("no position".to_owned(), |present| present.to_string());
+        let why = match is_same {
+            true => "so the map lacks changes of the file; wait until the replica has caught up",
+            false => {
+                "which are positions of different streams, so the map may lack changes of the \
+                 file; move the file away"
+            }
+        };
+        let text = format!(
+            "{}: this journal of the replica '{}' has come to {file}, and the map to {present}, \
+             {why}, or discard it (--replace)",
+            self.path.display(),
+            self.map.name()
         );
-        // In another stream, positions mean nothing.
-        Ok(now.stream != position.stream || now.offset >= position.offset)
+        Error::new(ErrorKind::Mismatch, text)
     }
 
     /// Whether the map was promoted since the file began.
@@ -64,10 +100,16 @@ impl JournalWriter {
         }
     }
 
+    /// Whether the handle continues with a map that a full sync has put in the place of the
+    /// recorded one: any call that reads the map may have found it.
+    pub(super) fn is_rebound(&self) -> bool {
+        incarnation(&self.map) != self.recorded
+    }
+
     /// Whether the recorded map was dropped, or another one has taken its place.
     pub(super) fn is_gone(&self) -> bool {
         let present = self.hold.maps().open(self.map.name());
-        present.map_or(true, |map| incarnation(&map) != incarnation(&self.map))
+        present.map_or(true, |map| incarnation(&map) != self.recorded)
     }
 
     /// Continues with the map that a full sync has put in the place of the recorded one; false if
@@ -79,7 +121,7 @@ impl JournalWriter {
         // Otherwise the map was dropped, or is being dropped.
         let Ok(map) = self.hold.maps().open(self.map.name()) else { return Ok(false) };
         // The old handle has another map only if that has taken its place.
-        if incarnation(&map) == incarnation(&self.map) || self.map.len().is_err() {
+        if incarnation(&map) == self.recorded || self.map.len().is_err() {
             return Ok(false);
         }
         let runs = Runs::new(&self.hold, self.slot.notes(), &map);
@@ -93,6 +135,7 @@ impl JournalWriter {
         (self.current, self.next, self.placed_at) = (None, None, None);
         // The durable position of the old map means nothing for the new one.
         (self.status.durable, self.announced) = (None, None);
+        self.recorded = incarnation(&map);
         (self.map, self.runs, self.run) = (map, runs, Run { id, lineage });
         Ok(true)
     }

@@ -8,6 +8,7 @@ use crate::journal::JournalOptions;
 use crate::journal::archive::Archive;
 use crate::journal::file::{Identity, failed, identity_at};
 use crate::journal::file_writer::{FileWriter, clock_ms};
+use crate::journal::owner::Owner;
 use crate::journal::span::Span;
 use crate::journal::survey::inspect;
 use commonhold::{ErrorKind, Result};
@@ -75,6 +76,28 @@ impl JournalWriter {
         Ok(())
     }
 
+    fn owner(&self) -> Owner {
+        Owner::new(self.map.name(), &self.run.lineage)
+    }
+
+    /// Checks that no other map's journal keeps segments of the same names in the archive, since a
+    /// file with these times began. The file `open` is not read: closing it would release its lock.
+    ///
+    /// # Errors
+    /// `Mismatch` if one does, unless `replace` is set; those of files.
+    pub(super) fn ensure_own_archive(
+        &self,
+        file: Option<Span>,
+        open: Option<Identity>,
+    ) -> Result<()> {
+        match self.archive.as_ref().filter(|_| !self.options.replace) {
+            Some(archive) => {
+                archive.ensure_own(&self.owner(), file.map(|span| span.first_ms), open)
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Keeps the file at the path as a segment, if it has a state with a time.
     ///
     /// # Errors
@@ -91,6 +114,7 @@ impl JournalWriter {
             false => self.found_span.filter(|(of, _)| *of == there).map(|(_, span)| span),
         };
         let Some(span) = span else { return Ok(()) };
+        self.ensure_own_archive(Some(span), Some(there))?;
         archive.seal(&self.path, there, span)?;
         self.status.segments += 1;
         Ok(())
@@ -134,7 +158,11 @@ impl JournalWriter {
         let keep_ms = u64::try_from(keep.as_millis()).unwrap_or(u64::MAX);
         let span = self.current.as_ref().and_then(|current| current.stamps.span);
         let limit_ms = self.steady_ms().saturating_sub(keep_ms);
-        let expired = archive.expire(limit_ms, span.map(|span| span.first_ms));
+        let target = self.target.as_ref().map(|target| target.identity);
+        let current = self.current.as_ref().and_then(|current| current.identity().ok());
+        let open = current.or(target);
+        let present = span.map(|span| span.first_ms);
+        let expired = archive.expire(&self.owner(), limit_ms, present, open);
         self.status.archive_error = expired.err().map(|error| error.to_string());
     }
 }

@@ -4,7 +4,9 @@ use super::*;
 #[cfg(feature = "steps")]
 use crate::journal::file::identity_at;
 use crate::journal::file_writer::BATCH;
+use crate::journal::inspect;
 use commonhold::map::MapOptions;
+use commonhold::raw::{create_shadow_map, next_name, swap_in_shadow_map};
 use commonhold_testing::support::process::Child;
 use tempfile::TempDir;
 
@@ -23,6 +25,23 @@ impl Kept {
         Kept { directory, hold, map }
     }
 
+    /// The map of a replica, with a handle that may write it.
+    fn of_replica() -> Kept {
+        let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+        let hold = Hold::create(directory.path().join("it.hold")).unwrap();
+        let map = hold.maps().open_replica("it", MapOptions::general()).unwrap();
+        hold.maps().begin_stream("it", 16 << 20).unwrap();
+        Kept { directory, hold, map }
+    }
+
+    /// A full sync puts another map, with this key, in the place of a replica's.
+    fn replace_map(&self, key: &str) {
+        let next = next_name("it");
+        create_shadow_map(&self.hold, &next, "it").unwrap().set(key, "1").unwrap();
+        self.hold.maps().begin_stream(&next, 16 << 20).unwrap();
+        swap_in_shadow_map(&self.hold, &next, "it").unwrap();
+    }
+
     fn path(&self) -> PathBuf {
         self.directory.path().join("it.journal")
     }
@@ -38,7 +57,10 @@ impl Kept {
 
     /// One that has no file yet, unless there is one at the path.
     fn new_writer(&self) -> JournalWriter {
-        let options = JournalOptions { compact_bytes: 0, ..JournalOptions::default() };
+        self.new_writer_with(JournalOptions { compact_bytes: 0, ..JournalOptions::default() })
+    }
+
+    fn new_writer_with(&self, options: JournalOptions) -> JournalWriter {
         let slot = commonhold::raw::JournalSlot::take(&self.hold, "it").unwrap();
         let map = self.map.clone();
         JournalWriter::new(&self.hold, map, &self.path(), options, slot).unwrap()
@@ -73,6 +95,23 @@ fn durable_changes_are_in_every_file_that_takes_the_path() {
     assert!(writer.current.is_none(), "an older file has taken the path");
     assert!(writer.renew().unwrap());
     assert_eq!(writer.current.as_ref().unwrap().progress.position, durable);
+}
+
+/// Any call that reads the map finds the one in its place, and the handle continues with that one.
+#[test]
+fn a_full_sync_is_noticed_although_the_handle_has_the_new_map() {
+    let kept = Kept::of_replica();
+    kept.map.set("first", "1").unwrap();
+    let mut writer = kept.writer();
+    kept.replace_map("second");
+    assert_eq!(writer.map.len().unwrap(), 1);
+    writer.finish().unwrap();
+    let present = kept.hold.maps().open("it").unwrap().follow().unwrap().position();
+    assert_eq!(inspect(kept.path()).unwrap().position, present);
+    assert_eq!(writer.status.error, None);
+    // The run is noted as one of the new map: the next journal continues the file.
+    drop(writer);
+    assert!(kept.new_writer().current.is_some());
 }
 
 /// Two journals begin at a path without a file. The one that comes later finds the file of the
@@ -158,12 +197,12 @@ fn a_writer_that_cannot_write_abandons_the_next_file() {
 #[test]
 fn next_files_that_cannot_be_synced_leave_no_notes() {
     for call in ["journal.fdatasync:EIO:always", "draft.link:EIO:always"] {
-        let kept = Kept::new();
-        let mut writer = kept.writer();
-        writer.work().unwrap();
-        let file = identity_at(&kept.path()).unwrap();
-        // Faults are the whole process's.
+        // Faults are the whole process's, and so is the lock on a file.
         Child::run(format!("{call} fails"), || {
+            let kept = Kept::new();
+            let mut writer = kept.writer();
+            writer.work().unwrap();
+            let file = identity_at(&kept.path()).unwrap();
             crate::faults::arm(call).unwrap();
             kept.map.set("a", "1").unwrap();
             writer.compact_at = 0;
@@ -243,6 +282,42 @@ fn a_next_file_that_was_put_off_is_waited_for() {
     assert!(writer.current.as_ref().unwrap().is_whole());
 }
 
+/// Each attempt writes a whole copy of the map.
+#[cfg(feature = "steps")]
+#[test]
+fn pauses_between_attempts_to_seal_a_file_grow() {
+    // Faults are the whole process's.
+    Child::run("no file can be sealed", || {
+        let kept = Kept::new();
+        let (keep, segment_time) = (Some(LONGEST), Duration::ZERO);
+        let options = JournalOptions { keep, segment_time, ..JournalOptions::default() };
+        let mut writer = kept.new_writer_with(options);
+        while writer.current.is_none() {
+            writer.work().unwrap();
+        }
+        let first = GrowingPause::new(RETRY, RENEW_AT_MOST);
+        let mut expected = first;
+        kept.map.set("a", "1").unwrap();
+        crate::faults::arm("journal.seal:EACCES:always").unwrap();
+        for _ in 0..8 {
+            writer.renew_at = Instant::now();
+            writer.status.rewrite_error = None;
+            while writer.status.rewrite_error.is_none() {
+                writer.work().unwrap();
+            }
+            expected.after_failure();
+            assert_eq!(writer.renew_pause, expected);
+        }
+        crate::faults::arm("").unwrap();
+        writer.renew_at = Instant::now();
+        while writer.status.segments == 0 {
+            writer.work().unwrap();
+        }
+        assert_eq!(writer.renew_pause, first);
+    })
+    .finish();
+}
+
 /// The runs of files that never took the path do not displace the run of the file that is there.
 #[cfg(feature = "steps")]
 #[test]
@@ -314,4 +389,33 @@ fn the_file_at_the_path_stays_locked() {
         assert_eq!(locked.unwrap_err().kind(), ErrorKind::Busy);
     })
     .finish();
+}
+
+/// It may have a name in the archive, where the journal looks for segments of other maps.
+#[test]
+fn the_file_stays_locked_while_segments_are_read() {
+    let kept = Kept::new();
+    let archive = kept.directory.path().join("archive");
+    let (keep, directory) = (Some(Duration::ZERO), Some(archive.clone()));
+    let options = JournalOptions { keep, archive: directory, ..JournalOptions::default() };
+    let mut writer = kept.new_writer_with(options);
+    while writer.current.is_none() {
+        writer.work().unwrap();
+    }
+    let name = archive.join(format!("{}.it.journal", Span { first_ms: 1, last_ms: 2 }.name()));
+    std::fs::hard_link(kept.path(), &name).unwrap();
+    let file = identity_at(&kept.path()).unwrap();
+    let is_locked = || {
+        Child::run("another journal", || {
+            let locked = Target::lock(&kept.path());
+            assert_eq!(locked.unwrap_err().kind(), ErrorKind::Busy);
+        })
+        .finish();
+    };
+    writer.ensure_own_archive(None, Some(file)).unwrap();
+    is_locked();
+    writer.expiry_due = Instant::now();
+    writer.expire_if_due();
+    assert!(!name.exists());
+    is_locked();
 }

@@ -137,7 +137,7 @@ impl HoldReplicaEvents for Voice {
     fn dropped(&self, map: &str) {
         self.say(
             &json!({ "event": "dropped", "map": map }),
-            &format!("map {}: was dropped at the origin; the local map stays", printable(map)),
+            &format!("map {}: the origin does not have it; the local map stays", printable(map)),
         );
     }
 }
