@@ -24,8 +24,8 @@ const SILENCE: Duration = Duration::from_secs(30);
 const LOCK_TIME: Duration = Duration::from_secs(1);
 const LOCK_PAUSE: Duration = Duration::from_millis(1);
 
-/// An address: `unix:PATH`, `HOST:PORT`, or `:PORT` on the loopback interface. The prefix `tcp:` may
-/// precede the last two, and brackets enclose an IPv6 address: `[::1]:80`.
+/// An address: `unix:PATH`, `HOST:PORT`, or `:PORT` on the loopback interface. The prefix `tcp:`
+/// may precede the last two, and brackets enclose an IPv6 address: `[::1]:80`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// The path of a socket in the file system, which has the mode 0600.

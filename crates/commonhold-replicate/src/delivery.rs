@@ -258,8 +258,8 @@ impl Delivery {
         self.pairs.is_some()
     }
 
-    /// True if the next bytes are pairs of the full sync: all changes before them were sent. Also if
-    /// they are changes from elsewhere: both wait for their turn behind the stream of others.
+    /// True if the next bytes are pairs of the full sync: all changes before them were sent. Also
+    /// if they are changes from elsewhere: both wait for their turn behind the stream of others.
     pub(crate) fn is_next_bulk(&self) -> bool {
         self.behind.is_some() || (self.is_syncing() && self.feed.position().offset >= self.boundary)
     }

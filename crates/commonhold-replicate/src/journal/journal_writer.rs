@@ -150,7 +150,7 @@ impl JournalWriter {
         let found = this.existing()?;
         this.ensure_own_archive(found.as_ref().and_then(Reader::times), None)?;
         if this.options.replace {
-            // What is in the archive may be another life's.
+            // Files in the archive may be another life's.
             this.runs.forget()?;
         }
         this.run.id = this.runs.begin(&this.at_path)?;

@@ -29,7 +29,7 @@ const MOST: usize = 64;
 const LONGEST: Duration = Duration::from_secs(60);
 /// A thread that has been reading for this long gets no more jobs.
 const STUCK: Duration = Duration::from_secs(5);
-/// The most failures that are remembered. As long as there are so many, nobody catches up.
+/// The most failures that are remembered. As long as there are that many, nobody catches up.
 const MOST_HOPELESS: usize = 4096;
 /// How long the thread waits for a stopped process that changes the journal's notes.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -342,7 +342,7 @@ mod tests {
         assert!(hopeless.has(place(8)));
         (0..2 * MOST_HOPELESS as u64).for_each(|number| hopeless.add(place(8 * number), now));
         assert_eq!(hopeless.0.len(), MOST_HOPELESS);
-        assert!(hopeless.has(other), "while there are so many, nobody catches up");
+        assert!(hopeless.has(other), "while there are that many, nobody catches up");
         hopeless.forget_old(now + LONGEST + Duration::from_secs(1));
         assert!(hopeless.0.is_empty() && !hopeless.has(place(8)));
     }

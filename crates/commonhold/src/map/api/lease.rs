@@ -56,9 +56,9 @@ impl Map {
         Ok(map)
     }
 
-    /// The time after which a pair expires (whole milliseconds, at least one): `Duration::MAX` if it
-    /// never does, as in maps that are not caches; `None` if the key is absent. Does not count as a
-    /// use of the pair.
+    /// The time after which a pair expires, in whole milliseconds, at least one: `Duration::MAX` if
+    /// it never does, as in maps that are not caches; `None` if the key is absent. Does not count as
+    /// a use of the pair.
     ///
     /// # Errors
     /// Those of [`get`](Self::get).
@@ -88,7 +88,8 @@ impl Map {
     /// # let hold = commonhold::Hold::open_or_create(dir.path().join("it.hold"))?;
     /// use std::time::Duration;
     ///
-    /// let sessions = hold.maps().open_or_create("sessions", commonhold::map::MapOptions::cache())?;
+    /// let options = commonhold::map::MapOptions::cache();
+    /// let sessions = hold.maps().open_or_create("sessions", options)?;
     /// sessions.set_with_ttl("ann", "token", Duration::from_secs(60))?;
     /// assert!(sessions.touch("ann", Duration::from_secs(3600))?);
     /// assert!(sessions.remaining_ttl("ann")? > Some(Duration::from_secs(60)));
