@@ -57,8 +57,8 @@ impl Map {
     }
 
     /// The time after which a pair expires, in whole milliseconds, at least one: `Duration::MAX` if
-    /// it never does, as in maps that are not caches; `None` if the key is absent. Does not count as
-    /// a use of the pair.
+    /// it never does, as in maps that are not caches; `None` if the key is absent. Does not count
+    /// as a use of the pair.
     ///
     /// # Errors
     /// Those of [`get`](Self::get).
