@@ -1,5 +1,6 @@
 //! Items that only the project's own programs need. They may change in any release.
 
+pub use crate::channel::handle::channel_incarnation;
 pub use crate::hold::handle::hold_time_ms;
 pub use crate::hold::journal_slot::{JournalSlot, journal_notes};
 pub use crate::hold::map_identity::{MapIdentity, map_identity};
@@ -11,13 +12,16 @@ pub use crate::hold::shadow_maps::{
 };
 pub use crate::hold::superblock::FORMAT;
 pub use crate::map::api::age::AS_OF;
-pub use crate::map::api::replica::{Incarnation, incarnation, is_unready, replay_frame, set_until};
+pub use crate::map::api::replica::{incarnation, is_unready, replay_frame, set_until};
 pub use crate::map::api::walk::{Charged, IterStep, StepIter, iter_steps};
+pub use crate::memory::block::Incarnation;
 pub use crate::os::barrier;
 pub use crate::os::clock::realtime_ms;
 pub use crate::os::draft::{Draft, Placed};
 pub use crate::os::lines::SharedLines;
 pub use crate::os::process_number::process_number;
+pub use crate::queue::handle::queue_incarnation;
+pub use crate::queue::named::pushed;
 pub use crate::queue::raw_batch::{RawElement, pull_raw, push_raw};
 pub use crate::stream::feed::{Feed, FrameHead, RingBytes};
 pub use crate::stream::frame::RawFrame;

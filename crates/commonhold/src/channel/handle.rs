@@ -8,7 +8,7 @@ use crate::channel::producer::Producer;
 use crate::channel::status::{self, ChannelStat};
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::arena::Arena;
-use crate::memory::block::{self, Block, Wanted};
+use crate::memory::block::{self, Block, Incarnation, Wanted};
 use crate::memory::lane::LaneGuard;
 use crate::memory::roots::{self, Existing, StructureKind};
 use crate::sync::robust_lock::Peers;
@@ -103,6 +103,11 @@ impl Channel {
             }
         }
     }
+}
+
+/// The incarnation of the channel that this handle is bound to.
+pub fn channel_incarnation(channel: &Channel) -> Incarnation {
+    channel.bound.block.incarnation()
 }
 
 /// Opens the channel of this name, or creates it if options are given. `None` if there is none.

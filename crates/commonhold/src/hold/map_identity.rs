@@ -3,7 +3,8 @@
 
 use crate::hold::handle::Hold;
 use crate::map::api::handle::Map;
-use crate::map::api::replica::{Incarnation, incarnation};
+use crate::map::api::replica::incarnation;
+use crate::memory::block::Incarnation;
 use std::sync::Arc;
 
 /// The hold, the root and the incarnation of a map.

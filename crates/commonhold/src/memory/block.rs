@@ -49,6 +49,15 @@ pub(crate) struct Wanted<'a> {
     pub(crate) existing: Existing,
 }
 
+/// The identity of a structure among all structures of its hold, earlier and later ones included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Incarnation {
+    /// The number of its root.
+    pub root: u64,
+    /// The number of its incarnation in that root.
+    pub number: u64,
+}
+
 /// The location of a structure: a copy of its root's fields in private memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Block {
@@ -65,6 +74,10 @@ pub(crate) struct Block {
 }
 
 impl Block {
+    pub(crate) fn incarnation(&self) -> Incarnation {
+        Incarnation { root: self.id.into(), number: self.incarnation }
+    }
+
     /// Reads a root of a kind that has a block.
     ///
     /// # Errors

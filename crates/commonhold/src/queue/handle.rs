@@ -3,7 +3,7 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::arena::Arena;
 use crate::memory::attach::{self, Attachment};
-use crate::memory::block::{self, Block, Wanted};
+use crate::memory::block::{self, Block, Incarnation, Wanted};
 use crate::memory::lane::LaneGuard;
 use crate::memory::roots::{self, Existing, StructureKind};
 use crate::queue::batch::Batch;
@@ -190,6 +190,11 @@ pub(crate) fn drop_queue(arena: &Arena, name: &str) -> Result<bool> {
         }
     };
     block::drop_named(arena, StructureKind::Queue, name, &refuse)
+}
+
+/// The incarnation of the queue that this handle is bound to.
+pub fn queue_incarnation(queue: &Queue) -> Incarnation {
+    queue.shared.attachment.block.incarnation()
 }
 
 impl fmt::Debug for Queue {

@@ -94,6 +94,17 @@ impl fmt::Debug for NamedQueue<'_> {
     }
 }
 
+/// The number of elements ever pushed to a named queue, including those that it began with. A push
+/// increases it in the step that shows the element.
+///
+/// # Errors
+/// Those of [`NamedQueue`].
+pub fn pushed(named: NamedQueue<'_>) -> Result<u64> {
+    let _inside = named.queue.enter()?;
+    let [_, pushed] = named.queue.ring(named.number).passed();
+    Ok(pushed)
+}
+
 impl<'q> NamedQueue<'q> {
     pub(crate) fn new(queue: &'q Queue, number: u32) -> NamedQueue<'q> {
         NamedQueue { queue, number }

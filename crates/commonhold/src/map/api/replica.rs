@@ -8,15 +8,8 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::map::api::handle::Map;
 use crate::map::engine::change::{Act, Change, Expiry, Rule};
+use crate::memory::block::Incarnation;
 use crate::stream::frame::{ChangeKind, StreamFrame};
-/// The identity of a map among all maps of its hold, earlier and later ones included.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Incarnation {
-    /// The number of its root.
-    pub root: u64,
-    /// The number of its incarnation in that root.
-    pub number: u64,
-}
 
 /// The incarnation of the map that this handle is bound to.
 pub fn incarnation(map: &Map) -> Incarnation {
