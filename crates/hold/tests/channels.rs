@@ -155,3 +155,21 @@ fn a_read_only_user_receives_as_a_lossy_consumer() {
     assert_eq!(refused.status.code(), Some(3), "{err}");
     assert!(err.contains("use '--policy lossy' with read permission only"), "{err}");
 }
+
+/// A bridge to NATS of a channel or a queue: `hold stat` shows its report.
+#[test]
+fn a_bridge_of_a_channel_or_a_queue_is_shown() {
+    let test_dir = with_channel("4K");
+    test_dir.ok(&["queue", "create", "shop", "jobs"]);
+    let hold = commonhold::Hold::options().open(test_dir.path("shop.hold")).unwrap();
+    for (name, direction, shown) in
+        [("ticks", "send", "sender of"), ("jobs", "receive", "receiver into")]
+    {
+        assert!(!test_dir.ok(&["stat", "shop", name]).contains(shown));
+        let mut reporter = commonhold_io::reports::Reporter::new(&hold, "bridge", name).unwrap();
+        reporter.report(true, || json!({ "direction": direction, "connected": true }));
+        let text = test_dir.ok(&["stat", "shop", name]);
+        assert!(text.contains(shown), "{text}");
+        assert_eq!(test_dir.json(&["stat", "shop", name])["bridges"][0]["direction"], direction);
+    }
+}

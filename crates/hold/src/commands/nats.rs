@@ -20,6 +20,8 @@ Examples:
   hold nats mirror flags shop flags              # bucket flags -> map flags of hold shop
   hold nats put flags shop flags dark-mode on    # returns when the local map shows it
   hold nats publish shop prices prices           # map prices of hold shop -> bucket prices
+  hold nats send shop ticks market.ticks         # channel ticks of hold shop -> subject
+  hold nats receive market.ticks shop ticks      # subject -> channel ticks of hold shop
   hold nats help                                 # all subcommands of the bridge
 
 The bridge is a program of its own, hold-nats. It is expected next to the program 'hold', or in one

@@ -35,7 +35,7 @@ impl Replication {
         Replication::of(hold, |_| true)
     }
 
-    /// Those of one map.
+    /// Those of one map, channel or queue.
     pub fn of_map(hold: &Hold, map: &str) -> Result<Replication> {
         Replication::of(hold, |report| report.map == map)
     }
@@ -63,6 +63,11 @@ impl Replication {
         json["journals"] = json!(self.journals);
         json["bridges"] = json!(self.bridges);
         json["hold_replicas"] = json!(self.holds);
+    }
+
+    /// Puts the bridges into the JSON object of a channel or a queue, which has nothing else of it.
+    pub fn put_bridges(&self, json: &mut Value) {
+        json["bridges"] = json!(self.bridges);
     }
 
     /// Shows them as tables, if there are any, each after an empty line.
@@ -237,23 +242,45 @@ fn journal_text(journal: &Value) -> String {
 
 fn bridge_text(bridge: &Value) -> String {
     let mut facts = Table::of_facts();
-    let side = if word(bridge, "direction") == "publish" { "publisher of" } else { "mirror" };
+    let (side, what) = match word(bridge, "direction") {
+        "publish" => ("publisher of", ["change", "changes"]),
+        "send" => ("sender of", ["message", "messages"]),
+        "receive" => ("receiver into", ["message", "messages"]),
+        _ => ("mirror", ["change", "changes"]),
+    };
     facts.fact(side, word(bridge, "map"));
     facts.fact("remote", format!("{} on {}", word(bridge, "remote"), word(bridge, "servers")));
     facts.fact("process", number(bridge, "pid").to_string());
-    facts.fact("connected", if bridge["connected"] == true { "yes" } else { "no" });
+    facts.fact(
+        "connected",
+        match bridge["connected"] == true {
+            true => "yes".to_owned(),
+            false => format!("no, for {}", span(number(bridge, "disconnected_ms"))),
+        },
+    );
     facts.fact("has caught up", if bridge["ready"] == true { "yes" } else { "not yet" });
     let (lag, time) = (number(bridge, "lag_messages"), number(bridge, "lag_ms"));
-    let time = humantime::format_duration(Duration::from_millis(time));
-    facts.fact("behind", format!("about {}, {time}", things(lag, "change", "changes")));
+    let those = |count| things(count, what[0], what[1]);
+    facts.fact("behind", format!("about {}, {}", those(lag), span(time)));
     facts.fact("in flight", things(number(bridge, "in_flight"), "message", "messages"));
-    facts.fact("transferred", things(number(bridge, "messages"), "change", "changes"));
-    facts.fact("everything compared", times(number(bridge, "synchronisations")));
+    facts.fact("transferred", those(number(bridge, "messages")));
+    if what[0] == "change" {
+        facts.fact("everything compared", times(number(bridge, "synchronisations")));
+    }
+    for (field, fact) in [("skipped", "left out"), ("missed", "missed")] {
+        if number(bridge, field) > 0 {
+            facts.fact(fact, those(number(bridge, field)));
+        }
+    }
     facts.fact("reconnected", times(number(bridge, "reconnects")));
     if let Some(error) = bridge["last_error"].as_str() {
         facts.fact("last error", error);
     }
     facts.text()
+}
+
+fn span(milliseconds: u64) -> String {
+    humantime::format_duration(Duration::from_millis(milliseconds)).to_string()
 }
 
 fn state(replica: &Value) -> &'static str {
@@ -332,6 +359,16 @@ mod tests {
         has("2 messages");
         has("4 times");
         has("too slow");
+        let says = json!({
+            "direction": "receive", "connected": false, "disconnected_ms": 3500, "skipped": 1,
+            "lag_messages": 1,
+        });
+        let text = bridge_text(&named(report(says)));
+        let has = |fact: &str| assert!(text.contains(fact), "{fact}: {text}");
+        has("receiver into");
+        has("no, for 3s 500ms");
+        has("about 1 message, 0s");
+        has("left out");
     }
 
     #[test]

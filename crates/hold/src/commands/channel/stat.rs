@@ -1,6 +1,7 @@
-//! `hold channel stat`: the producer, the consumers and their lag.
+//! `hold channel stat`: the producer, the consumers and their lag, and bridges to NATS.
 
 use crate::report;
+use crate::report::replication::Replication;
 use crate::target::{Directory, StructureName};
 use commonhold_terminal::failure::Result;
 use commonhold_terminal::output::Output;
@@ -31,12 +32,15 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
 pub fn show(name: &StructureName, directory: &Directory, output: &Output) -> Result<()> {
     let channel = directory.channel(name, true)?;
     let stat = channel.stat()?;
+    let bridges = Replication::of_map(&directory.open_to_read(&name.hold)?, &name.name)?;
     if output.is_json() {
-        return output.json(&report::channel::json(channel.name(), &stat));
+        let mut json = report::channel::json(channel.name(), &stat);
+        bridges.put_bridges(&mut json);
+        return output.json(&json);
     }
     output.text(&report::channel::facts(channel.name(), &stat).text())?;
     if !stat.consumers.is_empty() {
         output.text(&format!("\n{}", report::channel::consumers_table(&stat.consumers).text()))?;
     }
-    Ok(())
+    bridges.show(output)
 }

@@ -1,6 +1,8 @@
-//! `hold queue stat`: the statistics of a queue, and the processes that have elements in flight.
+//! `hold queue stat`: the statistics of a queue, the processes that have elements in flight, and
+//! bridges to NATS.
 
 use crate::report::queue;
+use crate::report::replication::Replication;
 use crate::target::{Directory, StructureName};
 use commonhold_terminal::failure::Result;
 use commonhold_terminal::output::Output;
@@ -28,13 +30,16 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
 /// Shows the statistics of the queue with this name.
 pub fn show(name: &StructureName, directory: &Directory, output: &Output) -> Result<()> {
     let stat = directory.queue_stat(name)?;
+    let bridges = Replication::of_map(&directory.open_to_read(&name.hold)?, &name.name)?;
     if output.is_json() {
-        return output.json(&queue::json(&stat));
+        let mut json = queue::json(&stat);
+        bridges.put_bridges(&mut json);
+        return output.json(&json);
     }
     output.text(&queue::facts(&stat).text())?;
     output.text(&format!("\n{}", queue::named_table(&stat.queues).text()))?;
     if !stat.holders.is_empty() {
         output.text(&format!("\n{}", queue::holders_table(&stat.holders).text()))?;
     }
-    Ok(())
+    bridges.show(output)
 }

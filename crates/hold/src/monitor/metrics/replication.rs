@@ -109,8 +109,15 @@ const JOURNAL: [Metric; 2] = [
     ("hold_journal_compactions_total", Counter, "Compactions of a journal.", "compactions", 1.0),
 ];
 
-const BRIDGE: [Metric; 7] = [
+const BRIDGE: [Metric; 10] = [
     ("hold_bridge_connected", Gauge, "Whether a bridge to NATS is connected.", "connected", 1.0),
+    (
+        "hold_bridge_disconnected_seconds",
+        Gauge,
+        "Time for which a bridge has had no connection.",
+        "disconnected_ms",
+        1e-3,
+    ),
     ("hold_bridge_ready", Gauge, "Whether a bridge has caught up once.", "ready", 1.0),
     (
         "hold_bridge_lag_messages",
@@ -128,6 +135,20 @@ const BRIDGE: [Metric; 7] = [
         1.0,
     ),
     ("hold_bridge_messages_total", Counter, "Changes that a bridge transferred.", "messages", 1.0),
+    (
+        "hold_bridge_missed_total",
+        Counter,
+        "Messages that a bridge missed, because a channel overwrote them.",
+        "missed",
+        1.0,
+    ),
+    (
+        "hold_bridge_skipped",
+        Gauge,
+        "Pairs or messages that a bridge left out, because they are too long.",
+        "skipped",
+        1.0,
+    ),
     (
         "hold_bridge_reconnects_total",
         Counter,
