@@ -2,29 +2,27 @@
 
 use crate::key::{KeyStyle, LONGEST_SUBJECT};
 use crate::server::Link;
+use crate::stream::{self, HEADERS, exceeded};
 use crate::trouble::failed;
 use async_nats::HeaderMap;
 use async_nats::jetstream::context::PublishErrorKind;
 use async_nats::jetstream::message::{PublishMessage, StreamMessage};
-use async_nats::jetstream::response::Response;
 use async_nats::jetstream::stream::{
-    Config, DiscardPolicy, Info, LastRawMessageErrorKind, RawMessageErrorKind, StorageType,
+    Config, DiscardPolicy, Info, InfoWithSubjects, LastRawMessageErrorKind, RawMessageError,
+    RawMessageErrorKind, StorageType, Stream,
 };
 use commonhold::{Error, ErrorKind, Result};
 use commonhold_terminal::text::shown;
-use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 /// The header that names the operation of a message without a value.
 pub(crate) const OPERATION: &str = "KV-Operation";
 /// The header of a marker that the server writes when a value's time to live has passed.
-const MARKER: &str = "Nats-Marker-Reason";
-/// The error code of a stream that does not exist.
-const NO_STREAM: u64 = 10059;
+pub(crate) const MARKER: &str = "Nats-Marker-Reason";
 /// The time in which the server recognizes a message that it has already, by its name.
 const WINDOW: Duration = Duration::from_secs(120);
-/// Room for the headers of a message.
-const HEADERS: usize = 1024;
 
 /// A bucket.
 #[derive(Clone, Debug)]
@@ -33,6 +31,8 @@ pub struct Bucket {
     name: String,
     stream: String,
     keys: KeyStyle,
+    /// The longest message that the bucket accepted when it was asked last; 0 or less: any.
+    max_message: Arc<AtomicI64>,
 }
 
 /// When a write is wanted.
@@ -92,7 +92,8 @@ impl Bucket {
             return Err(Error::new(ErrorKind::Invalid, text));
         }
         let stream = format!("KV_{name}");
-        Ok(Bucket { link: link.clone(), name: name.to_owned(), stream, keys })
+        let (link, name, max_message) = (link.clone(), name.to_owned(), Arc::default());
+        Ok(Bucket { link, name, stream, keys, max_message })
     }
 
     /// Its name.
@@ -120,18 +121,15 @@ impl Bucket {
     /// # Errors
     /// `NotFound` if the bucket does not exist; `Io`.
     pub async fn info(&self) -> Result<Info> {
-        let subject = format!("STREAM.INFO.{}", self.stream);
-        let answer: Response<Info> = self
-            .link
-            .js
-            .request(subject, &json!({}))
-            .await
-            .map_err(|error| failed(format!("bucket '{}'", self.name), error))?;
-        match answer {
-            Response::Ok(info) => Ok(info),
-            Response::Err { error } if error.error_code().0 == NO_STREAM => Err(self.missing()),
-            Response::Err { error } => Err(failed(format!("bucket '{}'", self.name), error)),
-        }
+        let info = stream::info(&self.link, &self.stream, &self.shown()).await?;
+        let info = info.ok_or_else(|| self.missing())?;
+        // Relaxed: one number, which orders nothing.
+        self.max_message.store(info.config.max_message_size.into(), Ordering::Relaxed);
+        Ok(info)
+    }
+
+    fn shown(&self) -> String {
+        format!("bucket '{}'", self.name)
     }
 
     /// Creates the bucket; false if it exists.
@@ -161,7 +159,7 @@ impl Bucket {
             allow_direct: true,
             ..Config::default()
         };
-        let created = self.link.js.create_stream(config).await;
+        let created = self.link.within(self.shown(), self.link.js.create_stream(config)).await?;
         let name = &self.name;
         created.map(|_| true).map_err(|error| {
             failed(format!("cannot create bucket '{name}' on {}", self.link.servers()), error)
@@ -208,19 +206,23 @@ impl Bucket {
         Ok(subject)
     }
 
-    /// Checks that the server accepts a value of this length.
+    /// Checks that the server and the bucket accept a pair.
     ///
     /// # Errors
-    /// `TooLarge`.
+    /// `TooLarge`, which names the key and the sizes; those of [`subject_of`](Self::subject_of).
     pub(crate) fn ensure_fits(&self, key: &[u8], value_bytes: usize) -> Result<()> {
-        let most = self.link.max_payload();
-        if most == 0 || value_bytes.saturating_add(HEADERS) <= most {
-            return Ok(());
-        }
+        self.subject_of(key)?;
+        let of_bucket = self.max_message.load(Ordering::Relaxed);
+        let Some(limit) = exceeded(&self.link, of_bucket, value_bytes) else { return Ok(()) };
+        let most = limit.most;
+        let (what, way) = match limit.is_of_server {
+            true => ("server", "raise max_payload in the server's configuration"),
+            false => ("bucket", "raise the bucket's maximum message size"),
+        };
         let text = format!(
-            "bucket '{}', key '{}': the value has {value_bytes} bytes, and the server accepts \
-             messages of {most} with up to {HEADERS} bytes of headers; raise max_payload in the \
-             server's configuration, or keep large values elsewhere",
+            "bucket '{}', key '{}': the value has {value_bytes} bytes, and the {what} accepts \
+             messages of {most} with up to {HEADERS} bytes of headers; {way}, or keep large values \
+             elsewhere",
             self.name,
             shown(&key[..key.len().min(40)]),
         );
@@ -230,22 +232,38 @@ impl Bucket {
     /// The message of this number; `None` if it is no longer there.
     pub(crate) async fn message(&self, sequence: u64) -> Result<Option<StreamMessage>> {
         let stream = self.handle().await?;
-        match stream.get_raw_message(sequence).await {
+        self.found(stream.get_raw_message(sequence)).await
+    }
+
+    /// The number of the first message behind this number that the bucket's leader has.
+    pub(crate) async fn next_after(&self, sequence: u64) -> Result<Option<u64>> {
+        let stream = self.handle().await?;
+        let next = stream.get_first_raw_message_by_subject(self.all(), sequence + 1);
+        Ok(self.found(next).await?.map(|message| message.sequence))
+    }
+
+    async fn found(
+        &self,
+        answer: impl Future<Output = std::result::Result<StreamMessage, RawMessageError>>,
+    ) -> Result<Option<StreamMessage>> {
+        match self.link.within(self.shown(), answer).await? {
             Ok(message) => Ok(Some(message)),
             Err(error) if matches!(error.kind(), RawMessageErrorKind::NoMessageFound) => Ok(None),
-            Err(error) => Err(failed(format!("bucket '{}'", self.name), error)),
+            Err(error) => Err(failed(self.shown(), error)),
         }
     }
 
-    async fn handle(&self) -> Result<async_nats::jetstream::stream::Stream<()>> {
-        let stream = self.link.js.get_stream_no_info(&self.stream).await;
-        stream.map_err(|error| failed(format!("bucket '{}'", self.name), error))
+    async fn handle(&self) -> Result<Stream<()>> {
+        let stream = self.link.js.get_stream_no_info(&self.stream);
+        let stream = self.link.within(self.shown(), stream).await?;
+        stream.map_err(|error| failed(self.shown(), error))
     }
 
     /// The stream's handle, with all its keys as subjects.
-    pub(crate) async fn subjects(&self) -> Result<async_nats::jetstream::stream::InfoWithSubjects> {
-        let subjects = self.handle().await?.info_with_subjects(self.all()).await;
-        subjects.map_err(|error| failed(format!("bucket '{}'", self.name), error))
+    pub(crate) async fn subjects(&self) -> Result<InfoWithSubjects> {
+        let stream = self.handle().await?;
+        let subjects = self.link.within(self.shown(), stream.info_with_subjects(self.all()));
+        subjects.await?.map_err(|error| failed(self.shown(), error))
     }
 
     /// The last change of a key, also if that was its deletion; `None` if the bucket knows nothing
@@ -255,7 +273,9 @@ impl Bucket {
     /// `Io`; those of the key.
     pub async fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Entry>> {
         let subject = self.subject_of(key.as_ref())?;
-        match self.handle().await?.get_last_raw_message_by_subject(&subject).await {
+        let stream = self.handle().await?;
+        let last = stream.get_last_raw_message_by_subject(&subject);
+        match self.link.within(self.shown(), last).await? {
             Ok(message) => {
                 let value = (!is_removal(Some(&message.headers))).then(|| message.payload.to_vec());
                 Ok(Some(Entry { value, revision: message.sequence }))
@@ -264,7 +284,7 @@ impl Bucket {
                 // A bucket that does not exist has no message either.
                 self.info().await.map(|_| None)
             }
-            Err(error) => Err(failed(format!("bucket '{}'", self.name), error)),
+            Err(error) => Err(failed(self.shown(), error)),
         }
     }
 
@@ -302,12 +322,9 @@ impl Bucket {
             Condition::None => message,
             Condition::Revision(revision) => message.expected_last_subject_sequence(revision),
         };
-        let sent = self.link.js.send_publish(self.put_subject(key)?, message).await;
-        let answer = match sent {
-            Ok(answer) => answer.await,
-            Err(error) => Err(error),
-        };
-        match answer {
+        let subject = self.put_subject(key)?;
+        let answer = async { self.link.js.send_publish(subject, message).await?.await };
+        match self.link.within(self.shown(), answer).await? {
             Ok(answer) => Ok(Some(answer.sequence)),
             Err(error) => match error.kind() {
                 PublishErrorKind::WrongLastSequence => Ok(None),

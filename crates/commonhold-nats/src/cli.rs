@@ -1,7 +1,7 @@
 //! The subcommands of `hold nats` and their options.
 
 use crate::command::target::Directory;
-use crate::command::{bucket, mirror, publish, single_key};
+use crate::command::{bucket, mirror, publish, receive, send, single_key};
 use clap::Parser;
 use commonhold_terminal::failure::Result;
 use commonhold_terminal::help::flowing;
@@ -9,9 +9,9 @@ use commonhold_terminal::output::{Format, Output};
 use std::process::ExitCode;
 
 const LONG_ABOUT: &str = "\
-Connects the maps of holds with the key-value buckets of NATS JetStream. A bucket that several
-servers keep survives the loss of machines. The processes of every machine read a local map, at
-memory speed.";
+Connects the maps of holds with the key-value buckets of NATS JetStream, and channels and queues
+with its streams. Data that several servers keep survives the loss of machines. The processes of
+every machine read and write their local hold, at memory speed.";
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -19,6 +19,8 @@ Examples:
   hold nats mirror flags shop flags              # bucket flags -> map flags of hold shop
   hold nats put flags shop flags dark-mode on    # returns when the local map shows it
   hold nats publish shop prices prices           # map prices of hold shop -> bucket prices
+  hold nats send shop ticks market.ticks         # channel ticks of hold shop -> subject
+  hold nats receive market.ticks shop ticks      # subject -> channel ticks of hold shop
 
 Exit codes:
   0     success, or stopped by a signal
@@ -59,6 +61,12 @@ enum Subcommand {
     /// Keep a bucket equal to a local map
     #[command(after_help = flowing(publish::EXAMPLES))]
     Publish(publish::Args),
+    /// Bring the messages of a channel into a stream
+    #[command(after_help = flowing(send::EXAMPLES))]
+    Send(send::Args),
+    /// Bring the messages of a stream into a channel or a queue
+    #[command(after_help = flowing(receive::EXAMPLES))]
+    Receive(receive::Args),
     /// Store a value in a bucket, and wait until the local map shows it
     #[command(after_help = flowing(single_key::PUT_EXAMPLES))]
     Put(single_key::PutArgs),
@@ -88,6 +96,8 @@ impl Cli {
         match &self.subcommand {
             Subcommand::Mirror(args) => mirror::run(args, directory, output),
             Subcommand::Publish(args) => publish::run(args, directory, output),
+            Subcommand::Send(args) => send::run(args, directory, output),
+            Subcommand::Receive(args) => receive::run(args, directory, output),
             Subcommand::Put(args) => single_key::put(args, directory, output),
             Subcommand::Get(args) => single_key::get(args, output),
             Subcommand::Delete(args) => single_key::delete(args, directory, output),

@@ -54,6 +54,7 @@ pub(crate) fn nanoseconds(time: async_nats::datetime::DateTime) -> i64 {
 
 /// See the module.
 pub(crate) struct Reader {
+    link: Link,
     stream: String,
     consumer: Consumer<Config>,
     messages: Stream,
@@ -79,15 +80,17 @@ impl Reader {
             num_replicas: 1,
             ..Config::default()
         };
-        let consumer = link.js.create_consumer_on_stream(config, stream).await;
-        let consumer =
-            consumer.map_err(|error| failed(format!("cannot read stream '{stream}'"), error))?;
+        let doing = || format!("cannot read stream '{stream}'");
+        let consumer = link.js.create_consumer_on_stream(config, stream);
+        let consumer: Consumer<Config> =
+            link.within(doing(), consumer).await?.map_err(|error| failed(doing(), error))?;
         let batch = (BATCH_BYTES / typical.max(1)).clamp(16, 4096) as usize;
         let messages = consumer.stream().max_messages_per_batch(batch);
-        let messages = messages.heartbeat(HEARTBEAT).expires(EXPIRES).messages().await;
+        let messages = messages.heartbeat(HEARTBEAT).expires(EXPIRES).messages();
         let messages =
-            messages.map_err(|error| failed(format!("cannot read stream '{stream}'"), error))?;
-        Ok(Reader { stream: stream.to_owned(), consumer, messages, number: 0 })
+            link.within(doing(), messages).await?.map_err(|error| failed(doing(), error))?;
+        let link = link.clone();
+        Ok(Reader { link, stream: stream.to_owned(), consumer, messages, number: 0 })
     }
 
     /// The number of messages that were there when it began.
@@ -103,8 +106,9 @@ impl Reader {
     /// How many messages the server has not sent yet, and the number of the last one that it has
     /// sent.
     pub(crate) async fn progress(&self) -> Result<(u64, u64)> {
-        let info = self.consumer.get_info().await;
-        let info = info.map_err(|error| failed(format!("stream '{}'", self.stream), error))?;
+        let doing = || format!("stream '{}'", self.stream);
+        let info = self.link.within(doing(), self.consumer.get_info()).await?;
+        let info = info.map_err(|error| failed(doing(), error))?;
         Ok((info.num_pending, info.delivered.consumer_sequence))
     }
 

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 /// The first pause after an error. Each next one is twice as long, up to `LONGEST`.
 const FIRST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(5);
-/// How long a pause lasts before it looks whether the bridge shall stop.
-const LOOK: Duration = Duration::from_millis(50);
+/// How often a bridge that waits looks whether it shall stop.
+pub(crate) const LOOK: Duration = Duration::from_millis(50);
 
 /// Why a session of a bridge ended.
 #[derive(Debug)]
@@ -17,6 +17,8 @@ pub(crate) enum Trouble {
     Final(Error),
     /// The next session may succeed.
     Passing(Error),
+    /// The bridge shall stop.
+    Stopped,
 }
 
 impl From<Error> for Trouble {

@@ -104,6 +104,17 @@ impl Bridge {
         Bridge::start(place, servers, &["publish", &place.path(), map, bucket])
     }
 
+    pub fn send(place: &Place, servers: &str, channel: &str, subject: &str) -> Bridge {
+        Bridge::start(place, servers, &["send", &place.path(), channel, subject])
+    }
+
+    /// Receives with a short time until the server delivers again.
+    pub fn receive(place: &Place, servers: &str, subject: &str, more: &[&str]) -> Bridge {
+        let path = place.path();
+        let args = [&["receive", subject, &path][..], more, &["--ack-wait", "500ms"]].concat();
+        Bridge::start(place, servers, &args)
+    }
+
     pub fn said(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }

@@ -69,6 +69,69 @@ impl Client {
         });
     }
 
+    /// Changes the configuration of a bucket.
+    pub fn change(&self, bucket: &str, change: impl Fn(Config) -> Config) {
+        self.retry(|| self.js.update_stream(change(self.info(bucket).config)));
+    }
+
+    /// Removes messages without a trace: all, or those of one key.
+    pub fn purge(&self, bucket: &str, key: Option<&str>) {
+        self.wait(async {
+            let stream = self.js.get_stream(format!("KV_{bucket}")).await.unwrap();
+            match key {
+                None => stream.purge().await.unwrap(),
+                Some(key) => stream.purge().filter(format!("$KV.{bucket}.{key}")).await.unwrap(),
+            };
+        });
+    }
+
+    /// Removes the messages of a subject.
+    pub fn purge_stream(&self, stream: &str, subject: &str) {
+        self.wait(async {
+            let stream = self.js.get_stream(stream).await.unwrap();
+            stream.purge().filter(subject).await.unwrap();
+        });
+    }
+
+    /// Creates a stream that is no bucket.
+    pub fn create_stream(&self, name: &str, subject: &str, change: impl Fn(Config) -> Config) {
+        self.retry(|| {
+            let (name, subjects) = (name.to_owned(), vec![subject.to_owned()]);
+            self.js.create_stream(change(Config { name, subjects, ..Config::default() }))
+        });
+    }
+
+    /// Publishes to a subject; returns whether the server knew the id already.
+    pub fn publish(&self, subject: &str, id: Option<&str>, payload: &[u8]) -> bool {
+        let message = PublishMessage::build().payload(payload.to_vec().into());
+        let message = id.into_iter().fold(message, PublishMessage::message_id);
+        let sent = self.js.send_publish(subject.to_owned(), message);
+        self.wait(async { sent.await.unwrap().await.unwrap() }).duplicate
+    }
+
+    /// The payloads of a stream, in order.
+    pub fn payloads(&self, stream: &str) -> Vec<Vec<u8>> {
+        self.retry(|| async {
+            let stream = self.js.get_stream(stream).await?;
+            let state = stream.cached_info().state.clone();
+            let mut payloads = Vec::new();
+            for sequence in state.first_sequence..=state.last_sequence {
+                if let Ok(message) = stream.get_raw_message(sequence).await {
+                    payloads.push(message.payload.to_vec());
+                }
+            }
+            Ok::<_, async_nats::Error>(payloads)
+        })
+    }
+
+    /// The number of messages of a stream.
+    pub fn count(&self, stream: &str) -> u64 {
+        self.retry(|| async {
+            let stream = self.js.get_stream(stream).await?;
+            Ok::<_, async_nats::Error>(stream.cached_info().state.messages)
+        })
+    }
+
     pub fn drop_bucket(&self, bucket: &str) {
         self.wait(self.js.delete_stream(format!("KV_{bucket}"))).unwrap();
     }

@@ -42,7 +42,7 @@ fn the_document_lists_every_option_and_the_help_is_narrow() {
     };
     let everywhere = options(&help(&[]));
     assert_eq!(everywhere, row("hold nats"));
-    for name in ["mirror", "publish", "put", "get", "delete", "create-bucket"] {
+    for name in ["mirror", "publish", "send", "receive", "put", "get", "delete", "create-bucket"] {
         let own: BTreeSet<_> = options(&help(&[name])).difference(&everywhere).cloned().collect();
         let listed = row(name).union(&shared).cloned().collect::<BTreeSet<_>>();
         assert_eq!(own, listed, "{name}");

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const KEYS: u64 = 50;
 
 /// How long the kills last.
-fn duration() -> Duration {
+pub fn duration() -> Duration {
     let long = std::env::var_os("COMMONHOLD_LONG").is_some();
     Duration::from_secs(if long { 180 } else { 8 })
 }
@@ -54,7 +54,7 @@ fn watch(place: &Place, stop: &AtomicBool) {
     }
 }
 
-struct Stop<'a>(&'a AtomicBool);
+pub struct Stop<'a>(pub &'a AtomicBool);
 
 impl Drop for Stop<'_> {
     fn drop(&mut self) {

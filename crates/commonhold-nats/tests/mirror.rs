@@ -98,17 +98,56 @@ fn a_bucket_that_is_created_again_or_purged_is_read_again() {
     for number in 0..60 {
         client.put("b", &format!("third{number}"), b"3");
     }
-    let _mirror = Bridge::mirror(&place, &server.url(), "b", "m");
+    let mut mirror = Bridge::mirror(&place, &server.url(), "b", "m");
     let there = client.pairs("b");
     eventually("the third bucket is here", || pairs(&map) == there);
     // A purge leaves no message.
-    let purge = async {
-        let stream = client.js.get_stream("KV_b").await.unwrap();
-        stream.purge().filter("$KV.b.third7").await.unwrap();
-    };
-    client.wait(purge);
+    client.purge("b", Some("third7"));
     eventually("the purged key is gone", || !map.contains("third7").unwrap());
     assert_eq!(map.len().unwrap(), 59);
+    // As many messages and the same keys: only its creation shows that it is another bucket.
+    mirror.kill();
+    client.drop_bucket("b");
+    client.create("b");
+    for number in 0..60 {
+        client.put("b", &format!("third{number}"), b"4");
+    }
+    let _mirror = Bridge::mirror(&place, &server.url(), "b", "m");
+    let there = client.pairs("b");
+    eventually("the fourth bucket is here", || pairs(&map) == there);
+}
+
+#[test]
+fn another_age_limit_of_the_bucket_is_the_maps_too() {
+    let Some(server) = Server::start() else { return };
+    let (client, place, url) = (Client::connect(&server.url()), Place::new(), server.url());
+    // The window cannot be longer than the age.
+    let window = Duration::from_secs(1);
+    let limit = |age| {
+        move |config| async_nats::jetstream::stream::Config {
+            max_age: age,
+            duplicate_window: window,
+            ..config
+        }
+    };
+    client.create_with("b", limit(Duration::ZERO));
+    client.put("b", "k", b"1");
+    let mut mirror = Bridge::mirror(&place, &url, "b", "m");
+    assert!(!matches!(place.map("m").options().mode(), MapMode::Cache { .. }));
+    let is_cache = || {
+        let map = place.hold.maps().open("m");
+        map.is_ok_and(|map| matches!(map.options().mode(), MapMode::Cache { .. }))
+    };
+    // While it runs.
+    client.change("b", limit(Duration::from_secs(3600)));
+    eventually("the map is a cache", is_cache);
+    assert_eq!(place.map("m").get("k").unwrap().unwrap(), b"1");
+    // While it is away: the pair that is there gets the new limit.
+    mirror.kill();
+    client.change("b", limit(Duration::from_secs(3)));
+    client.put("b", "k", b"2");
+    let _mirror = Bridge::mirror(&place, &url, "b", "m");
+    eventually("the pair has expired", || place.map("m").get("k").unwrap().is_none());
 }
 
 #[test]

@@ -43,54 +43,6 @@ fn changes_go_into_the_bucket_in_order() {
 }
 
 #[test]
-fn of_two_publishers_one_is_fenced() {
-    let Some(server) = Server::start() else { return };
-    let (client, url) = (Client::connect(&server.url()), server.url());
-    client.create("b");
-    let places = [Place::new(), Place::new()];
-    let maps = places.each_ref().map(|place| {
-        let map = place.hold.maps().create("m", MapOptions::general()).unwrap();
-        map.set("from", place.path()).unwrap();
-        map
-    });
-    let first = Bridge::publish(&places[0], &url, "m", "b");
-    eventually("the first has published", || client.pairs("b") == pairs(&maps[0]));
-    let text = ends(&url, &["publish", &places[0].path(), "m", "b"], 3);
-    assert!(text.contains("already published to bucket 'b'"), "{text}");
-    let text = ends(&url, &["publish", &places[1].path(), "m", "b"], 3);
-    assert!(text.contains("publisher ") && text.contains("--take-over"), "{text}");
-    let path = places[1].path();
-    let _second = Bridge::start(&places[1], &url, &["publish", &path, "m", "b", "--take-over"]);
-    eventually("the second has replaced it", || client.pairs("b") == pairs(&maps[1]));
-    maps[0].set("late", "1").unwrap();
-    let log = std::mem::take(&mut first.said());
-    assert!(!log.contains("has ended"), "{log}");
-    let said = places[0].path().replace("it.hold", "log.publish");
-    assert_eq!(first.code(), Some(3));
-    let log = std::fs::read_to_string(said).unwrap();
-    assert!(log.contains("publisher of map 'm' has ended"), "{log}");
-    assert_eq!(client.pairs("b"), pairs(&maps[1]));
-    // A bucket that was equal already gets no message, and is the publisher's all the same.
-    let equal = Place::new();
-    let copy = equal.hold.maps().create("m", MapOptions::general()).unwrap();
-    client.create("equal");
-    client.put("equal", "k", b"v");
-    copy.set("k", "v").unwrap();
-    for args in [&["--take-over"][..], &[], &[]] {
-        let path = equal.path();
-        let args = [&["publish", &path, "m", "equal"], args].concat();
-        let publisher = Bridge::start(&equal, &url, &args);
-        let ready = || equal.report("m").is_some_and(|report| report["ready"] == true);
-        eventually("it is ready", ready);
-        assert_eq!(publisher.stop(), Some(0));
-    }
-    assert_eq!(client.info("equal").state.last_sequence, 1);
-    // Another writer is no different.
-    client.put("b", "x", b"y");
-    eventually("the second has ended, too", || places[1].report("m").is_none());
-}
-
-#[test]
 fn a_stream_that_was_overrun_leads_to_a_comparison() {
     let Some(server) = Server::start() else { return };
     let (client, place, url) = (Client::connect(&server.url()), Place::new(), server.url());
@@ -120,28 +72,86 @@ fn a_stream_that_was_overrun_leads_to_a_comparison() {
     eventually("the next change is there", || client.pairs("b") == pairs(&map));
 }
 
+/// Pairs that the bucket cannot have: the others go on, and none of them stays with an old value.
 #[test]
-fn a_value_that_the_server_does_not_accept_is_named() {
+fn a_pair_that_is_too_long_is_left_out_and_named() {
     let Some(server) = Server::start_with("max_payload: 65536", "") else { return };
+    let (client, place, url) = (Client::connect(&server.url()), Place::new(), server.url());
+    client.create("b");
+    let map = place.hold.maps().create("m", MapOptions::general()).unwrap();
+    let long = "k".repeat(4000);
+    map.set("k", "1").unwrap();
+    map.set("grows", "1").unwrap();
+    map.set(&long, "1").unwrap();
+    let publisher = Bridge::publish(&place, &url, "m", "b");
+    eventually("it is ready", || place.report("m").is_some_and(|report| report["ready"] == true));
+    assert_eq!((client.pairs("b").len(), reports(&place, "skipped")), (2, 1));
+    map.set("grows", vec![0; 65536]).unwrap();
+    map.set("after", "1").unwrap();
+    eventually("the next change is there", || client.pairs("b").contains_key(&b"after"[..]));
+    assert!(!client.pairs("b").contains_key(&b"grows"[..]), "an old value stays");
+    let text = publisher.said();
+    assert!(text.contains("of 4000 bytes becomes a subject"), "{text}");
+    assert!(text.contains("key 'grows'") && text.contains("has 65536 bytes"), "{text}");
+    assert!(text.contains("messages of 65536") && text.contains("max_payload"), "{text}");
+    eventually("it counts", || reports(&place, "skipped") == 2);
+    map.set("grows", "short").unwrap();
+    map.delete(&long).unwrap();
+    eventually("the bucket is equal", || client.pairs("b") == pairs(&map));
+    assert_eq!(publisher.stop(), Some(0));
+    map.set("grows", vec![0; 65536]).unwrap();
+    let text = ends(&url, &["publish", &place.path(), "m", "b", "--strict"], 3);
+    assert!(text.contains("key 'grows'") && text.contains("65536"), "{text}");
+}
+
+#[test]
+fn another_message_limit_of_the_bucket_is_noticed() {
+    let Some(server) = Server::start() else { return };
     let (client, place, url) = (Client::connect(&server.url()), Place::new(), server.url());
     client.create("b");
     let map = place.hold.maps().create("m", MapOptions::general()).unwrap();
     map.set("k", "1").unwrap();
     let publisher = Bridge::publish(&place, &url, "m", "b");
     eventually("the pair is there", || client.pairs("b") == pairs(&map));
-    map.set("large", vec![0; 65536]).unwrap();
-    assert_eq!(publisher.code(), Some(3));
-    let text = ends(&url, &["publish", &place.path(), "m", "b"], 3);
-    assert!(text.contains("key 'large'") && text.contains("65536"), "{text}");
-    assert!(text.contains("max_payload"), "{text}");
-    map.set("large", "small").unwrap();
+    let limited =
+        |config| async_nats::jetstream::stream::Config { max_message_size: 2048, ..config };
+    client.change("b", limited);
+    map.set("large", vec![b'x'; 4000]).unwrap();
+    map.set("after", "1").unwrap();
+    eventually("the next change is there", || client.pairs("b").contains_key(&b"after"[..]));
+    let text = publisher.said();
+    assert!(text.contains("key 'large'") && text.contains("has 4000 bytes"), "{text}");
+    assert!(text.contains("the bucket accepts messages of 2048"), "{text}");
+}
+
+#[test]
+fn pairs_that_leave_the_bucket_come_back() {
+    let Some(server) = Server::start() else { return };
+    let (client, place, url) = (Client::connect(&server.url()), Place::new(), server.url());
+    client.create("b");
+    let map = place.hold.maps().create("m", MapOptions::general()).unwrap();
+    for number in 0..20 {
+        map.set(format!("k{number}"), "1").unwrap();
+    }
+    let publisher = Bridge::publish(&place, &url, "m", "b");
+    eventually("the pairs are there", || client.pairs("b") == pairs(&map));
+    // While it runs, when it has noted how many messages the bucket has.
+    let notes = place.hold.maps().open(".published/m").unwrap();
+    let count = || notes.get("KV_b").unwrap().and_then(|note| note.last_chunk().copied());
+    eventually("it has looked", || count().map(u64::from_le_bytes) == Some(20));
+    client.purge("b", Some("k7"));
+    eventually("the pair is there again", || client.pairs("b") == pairs(&map));
+    // While it is away: also if the next session has changes to send.
+    assert_eq!(publisher.stop(), Some(0));
+    client.purge("b", Some("k8"));
+    map.set("more", "1").unwrap();
+    let publisher = Bridge::publish(&place, &url, "m", "b");
+    eventually("both are there", || client.pairs("b") == pairs(&map));
+    // All of them: the last message, too.
+    assert_eq!(publisher.stop(), Some(0));
+    client.purge("b", None);
     let _publisher = Bridge::publish(&place, &url, "m", "b");
-    eventually("the bucket is equal", || client.pairs("b") == pairs(&map));
-    let long = "k".repeat(4000);
-    map.set(&long, "1").unwrap();
-    eventually("the publisher has ended", || place.report("m").is_none());
-    let text = ends(&url, &["publish", &place.path(), "m", "b"], 3);
-    assert!(text.contains("of 4000 bytes becomes a subject"), "{text}");
+    eventually("all are there again", || client.pairs("b") == pairs(&map));
 }
 
 #[test]

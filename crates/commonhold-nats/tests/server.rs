@@ -3,7 +3,6 @@
 
 use std::cell::RefCell;
 use std::fs::{self, File};
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -85,11 +84,13 @@ impl Server {
         fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
     }
 
-    /// Starts the process and waits until it answers; false if it ended.
+    /// Starts the process and waits until it listens; false if it ended. Its own log shows that: a
+    /// server of another test may have the port.
     fn try_run(&self) -> bool {
+        let before = self.log().len();
         let mut child = spawn(&self.program, self.directory.path());
         let begun = Instant::now();
-        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+        while !self.log()[before..].contains("Listening for client connections") {
             if child.try_wait().unwrap().is_some() {
                 return false;
             }
@@ -109,6 +110,15 @@ impl Server {
     pub fn kill(&self) {
         if let Some(mut child) = self.child.borrow_mut().take() {
             child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    /// Ends it by a signal, so that it writes what it has acknowledged.
+    pub fn end(&self) {
+        if let Some(mut child) = self.child.borrow_mut().take() {
+            let pid = child.id().to_string();
+            assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
             child.wait().unwrap();
         }
     }

@@ -1,18 +1,28 @@
 //! Runs a bridge until a signal comes or its hold is gone, and prints its events.
 
 use commonhold::Hold;
-use commonhold_nats::mirror::BridgeEvent;
+use commonhold_nats::bridge::BridgeEvent;
 use commonhold_terminal::failure::{Failure, Result, note};
 use commonhold_terminal::interrupt::Interrupt;
 use commonhold_terminal::output::Output;
 use serde_json::json;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How often it looks for the hold.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// How long a bridge runs.
+#[derive(clap::Args, Debug, Clone, Copy)]
+pub struct Life {
+    /// End when standard input is closed: for programs that start the bridge and may be killed
+    #[arg(long)]
+    until_eof: bool,
+}
 
 /// See the module.
 pub struct BridgeLoop {
@@ -21,6 +31,7 @@ pub struct BridgeLoop {
     /// Device and inode.
     identity: Option<(u64, u64)>,
     is_there: Mutex<(bool, Instant)>,
+    has_ended: Arc<AtomicBool>,
     output: Output,
     /// The subcommand and its sides.
     name: String,
@@ -31,13 +42,18 @@ impl BridgeLoop {
     ///
     /// # Errors
     /// Those of setting up signal handlers.
-    pub fn begin(hold: &Hold, output: &Output, name: String) -> Result<BridgeLoop> {
+    pub fn begin(hold: &Hold, output: &Output, life: Life, name: String) -> Result<BridgeLoop> {
         let path = hold.path().to_owned();
+        let has_ended = Arc::new(AtomicBool::new(false));
+        if life.until_eof {
+            watch_input(&has_ended)?;
+        }
         Ok(BridgeLoop {
             interrupt: Interrupt::watch().map_err(Failure::failed)?,
             identity: identity(&path),
             path,
             is_there: Mutex::new((true, Instant::now())),
+            has_ended,
             output: *output,
             name,
         })
@@ -45,7 +61,7 @@ impl BridgeLoop {
 
     /// Whether the bridge shall end: a signal came, or the hold was deleted under it.
     pub fn is_over(&self) -> bool {
-        if self.interrupt.came() {
+        if self.was_asked() {
             return true;
         }
         let Ok(mut is_there) = self.is_there.lock() else { return true };
@@ -53,6 +69,11 @@ impl BridgeLoop {
             *is_there = (identity(&self.path) == self.identity, Instant::now());
         }
         !is_there.0
+    }
+
+    /// Relaxed: a flag that orders nothing.
+    fn was_asked(&self) -> bool {
+        self.interrupt.came() || self.has_ended.load(Ordering::Relaxed)
     }
 
     /// Prints an event.
@@ -63,6 +84,7 @@ impl BridgeLoop {
                 // A bridge continues without its reader.
                 let _ = self.output.report(&json!({ "event": "ready" }), &format!("{name}: ready"));
             }
+            BridgeEvent::Skipped(error) => note(&format!("{}: left out: {error}", self.name)),
             BridgeEvent::Interrupted(error) => note(&format!("{}: {error}; retrying", self.name)),
             _ => {}
         }
@@ -73,7 +95,7 @@ impl BridgeLoop {
     /// # Errors
     /// That failure.
     pub fn end(&self) -> Result<()> {
-        if self.interrupt.came() || identity(&self.path) == self.identity {
+        if self.was_asked() || identity(&self.path) == self.identity {
             return Ok(());
         }
         Err(Failure::failed(format!(
@@ -81,6 +103,18 @@ impl BridgeLoop {
             self.path.display()
         )))
     }
+}
+
+/// Notes the end of standard input. The thread ends with the process.
+fn watch_input(has_ended: &Arc<AtomicBool>) -> Result<()> {
+    let has_ended = Arc::clone(has_ended);
+    let thread = std::thread::Builder::new().name("hold-nats input".to_owned());
+    let spawned = thread.spawn(move || {
+        // An error is an end, too.
+        let _ = io::copy(&mut io::stdin(), &mut io::sink());
+        has_ended.store(true, Ordering::Relaxed);
+    });
+    spawned.map(drop).map_err(Failure::failed)
 }
 
 fn identity(path: &Path) -> Option<(u64, u64)> {

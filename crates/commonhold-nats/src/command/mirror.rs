@@ -1,6 +1,6 @@
 //! `hold nats mirror`: keeps a local map equal to a bucket.
 
-use crate::command::bridge_loop::BridgeLoop;
+use crate::command::bridge_loop::{BridgeLoop, Life};
 use crate::command::connection::{Connection, Keys, runtime};
 use crate::command::target::{Directory, MapName};
 use commonhold_nats::bucket::Bucket;
@@ -49,6 +49,9 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = sizes::duration, default_value = "2s")]
     poll: Duration,
 
+    #[command(flatten)]
+    life: Life,
+
     // Last: its options are under a heading of their own.
     #[command(flatten)]
     connection: Connection,
@@ -62,7 +65,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
         let bucket = Bucket::new(&link, &args.bucket, args.keys.into())?;
         let hold = directory.open_or_create(&args.name.hold)?;
         let name = format!("mirror of bucket {}", args.bucket);
-        let bridge = BridgeLoop::begin(&hold, &output, name)?;
+        let bridge = BridgeLoop::begin(&hold, &output, args.life, name)?;
         let mut options = MirrorOptions::default();
         options.poll = args.poll;
         let mut mirror = Mirror::open(&hold, &args.name.map, &bucket, options)?;

@@ -5,5 +5,7 @@ pub mod bucket;
 pub mod connection;
 pub mod mirror;
 pub mod publish;
+pub mod receive;
+pub mod send;
 pub mod single_key;
 pub mod target;

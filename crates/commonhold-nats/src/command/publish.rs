@@ -1,6 +1,6 @@
 //! `hold nats publish`: keeps a bucket equal to a local map.
 
-use crate::command::bridge_loop::BridgeLoop;
+use crate::command::bridge_loop::{BridgeLoop, Life};
 use crate::command::connection::{Connection, Keys, runtime};
 use crate::command::target::{Directory, MapName};
 use commonhold_nats::bucket::Bucket;
@@ -26,6 +26,9 @@ A bucket has one publisher and no other writer. If another program writes to the
 publisher ends with an error, which names the other publisher if it was one. A new publisher does
 not replace the contents that another program has written, unless you give --take-over.
 
+A pair is left out if its key or its value is too long for the bucket; the command prints which.
+'hold stat' shows how many there are.
+
 Exit codes:
   0     stopped by a signal
   2, 3  error (see 'hold nats --help')";
@@ -44,6 +47,10 @@ pub struct Args {
     #[arg(long)]
     take_over: bool,
 
+    /// End at a pair that is too long for the bucket, instead of leaving it out
+    #[arg(long)]
+    strict: bool,
+
     /// The maximum number of messages that wait for the server's acknowledgement
     #[arg(long, value_name = "N", default_value_t = 512)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=16384))]
@@ -55,6 +62,9 @@ pub struct Args {
 
     #[command(flatten)]
     keys: Keys,
+
+    #[command(flatten)]
+    life: Life,
 
     // Last: its options are under a heading of their own.
     #[command(flatten)]
@@ -69,11 +79,12 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
         let bucket = Bucket::new(&link, &args.bucket, args.keys.into())?;
         let hold = directory.open(&args.name.hold)?;
         let name = format!("publisher of bucket {}", args.bucket);
-        let bridge = BridgeLoop::begin(&hold, &output, name)?;
+        let bridge = BridgeLoop::begin(&hold, &output, args.life, name)?;
         let mut options = PublisherOptions::default();
         options.in_flight = args.in_flight as usize;
         options.stream_bytes = args.stream_size;
         options.take_over = args.take_over;
+        options.strict = args.strict;
         let mut publisher = Publisher::open(&hold, &args.name.map, &bucket, options)?;
         publisher.run(&|| bridge.is_over(), &|event| bridge.show(&event)).await?;
         bridge.end()

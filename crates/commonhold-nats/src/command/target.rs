@@ -19,6 +19,30 @@ pub struct MapName {
     pub map: String,
 }
 
+/// The channel of a subcommand.
+#[derive(clap::Args, Debug, Clone)]
+pub struct ChannelName {
+    /// The hold: a bare name (a hold in memory), or a path that contains a slash or ends in .hold
+    #[arg(value_name = "HOLD")]
+    pub hold: PathBuf,
+
+    /// The channel in the hold
+    #[arg(value_name = "CHANNEL")]
+    pub channel: String,
+}
+
+/// The channel or the queue of a subcommand.
+#[derive(clap::Args, Debug, Clone)]
+pub struct TargetName {
+    /// The hold: a bare name (a hold in memory), or a path that contains a slash or ends in .hold
+    #[arg(value_name = "HOLD")]
+    pub hold: PathBuf,
+
+    /// The channel in the hold; with --to, the queue
+    #[arg(value_name = "NAME")]
+    pub name: String,
+}
+
 /// The directory of bare names.
 #[derive(clap::Args, Debug, Clone, Default)]
 pub struct Directory {

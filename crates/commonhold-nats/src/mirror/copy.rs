@@ -1,7 +1,10 @@
 //! The map of a mirror: changes of the bucket in it, and a new one that is built and swapped in.
 
+use crate::bridge::Control;
 use crate::bucket::{Bucket, is_removal};
 use crate::reader::Arrival;
+use crate::trouble::Session;
+use async_nats::jetstream::stream::Info;
 use commonhold::map::{Map, MapMode, MapOptions};
 use commonhold::raw::{
     IterStep, create_shadow_map, create_unready_map, hold_time_ms, is_unready, iter_steps,
@@ -26,6 +29,17 @@ pub(crate) struct Expiry {
 }
 
 impl Expiry {
+    /// That of a bucket.
+    pub(crate) fn of_bucket(info: &Info) -> Expiry {
+        Expiry { max_age: info.config.max_age, has_ttl: info.config.allow_message_ttl }
+    }
+
+    /// A number that differs if values expire differently.
+    pub(crate) fn number(self) -> u64 {
+        let nanoseconds = u64::try_from(self.max_age.as_nanos()).unwrap_or(u64::MAX >> 1);
+        nanoseconds << 1 | u64::from(self.has_ttl)
+    }
+
     /// The mode of the map: only the pairs of a cache expire.
     pub(crate) fn mode(self) -> MapMode {
         let expires = self.has_ttl || !self.max_age.is_zero();
@@ -87,6 +101,11 @@ impl Copy {
             }
         };
         Ok(Copy { hold: hold.clone(), bucket: bucket.clone(), map, expiry })
+    }
+
+    /// How its pairs expire.
+    pub(crate) fn expiry(&self) -> Expiry {
+        self.expiry
     }
 
     /// Whether it has contents.
@@ -154,13 +173,14 @@ impl Copy {
     }
 
     /// Removes the pairs that have expired: the bucket does not report them.
-    pub(crate) fn sweep(&self) -> Result<()> {
+    pub(crate) fn sweep(&self, control: &Control<'_>) -> Session<()> {
         if self.expiry.mode() == MapOptions::general().mode() {
             return Ok(());
         }
         let now = hold_time_ms(&self.hold);
         let mut pairs = iter_steps(&self.map, &[], true);
         loop {
+            control.ensure_runs()?;
             match pairs.step()? {
                 IterStep::Pair((key, _), expiry) if expiry != 0 && expiry <= now => {
                     self.remove(&key, ChangeKind::Expire)?;

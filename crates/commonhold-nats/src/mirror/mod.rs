@@ -14,12 +14,13 @@ pub(crate) mod copy;
 pub(crate) mod place;
 mod removed;
 
+use crate::bridge::{self, Bridge, BridgeEvent, Control};
 use crate::bucket::Bucket;
 use crate::mirror::copy::{Copy, Expiry};
 use crate::mirror::place::{Place, Position};
 use crate::reader::{Arrival, Reader, nanoseconds};
 use crate::status::{BridgeStatus, StatusReport};
-use crate::trouble::{Pauses, Session, Trouble};
+use crate::trouble::{Session, Trouble};
 use async_nats::jetstream::consumer::DeliverPolicy;
 use async_nats::jetstream::stream::Info;
 use commonhold::raw::realtime_ms;
@@ -46,21 +47,6 @@ impl Default for MirrorOptions {
         MirrorOptions { poll: Duration::from_secs(2) }
     }
 }
-
-/// A moment in the life of a bridge.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum BridgeEvent<'a> {
-    /// Both sides were equal a moment ago, for the first time in this session.
-    Ready,
-    /// A session ended, and the next one begins soon.
-    Interrupted(&'a Error),
-}
-
-/// Returns true once a bridge shall stop.
-type Stop<'a> = &'a (dyn Fn() -> bool + Sync);
-/// Receives the events of a bridge.
-type Events<'a> = &'a (dyn Fn(BridgeEvent<'_>) + Sync);
 
 /// See the module.
 #[derive(Debug)]
@@ -117,8 +103,8 @@ impl Mirror {
     }
 
     /// The present status.
-    pub fn status(&mut self) -> BridgeStatus {
-        self.report.present().clone()
+    pub fn status(&self) -> BridgeStatus {
+        self.report.present()
     }
 
     /// Mirrors until `stop` returns true.
@@ -131,54 +117,31 @@ impl Mirror {
         stop: &(dyn Fn() -> bool + Sync),
         events: &(dyn Fn(BridgeEvent<'_>) + Sync),
     ) -> Result<()> {
-        let mut pauses = Pauses::new();
-        while !stop() {
-            let error = match self.session(stop, events, &mut pauses).await {
-                Ok(()) => return Ok(()),
-                Err(Trouble::Final(error)) => return Err(error),
-                Err(Trouble::Passing(error)) if error.is_not_found() && !self.was_there => {
-                    return Err(error);
-                }
-                Err(Trouble::Passing(error)) => error,
-            };
-            self.report.status.last_error = Some(error.to_string());
-            self.report.write(true);
-            events(BridgeEvent::Interrupted(&error));
-            pauses.wait(stop).await;
-        }
-        Ok(())
+        bridge::run(self, stop, events).await
     }
 
-    async fn session(
-        &mut self,
-        stop: &(dyn Fn() -> bool + Sync),
-        events: &(dyn Fn(BridgeEvent<'_>) + Sync),
-        pauses: &mut Pauses,
-    ) -> Session<()> {
+    async fn work(&mut self, control: &Control<'_>) -> Session<()> {
         let info = self.bucket.info().await?;
         self.was_there = true;
-        let (max_age, has_ttl) = (info.config.max_age, info.config.allow_message_ttl);
-        let expiry = Expiry { max_age, has_ttl };
+        let expiry = Expiry::of_bucket(&info);
         let copy = Copy::open(&self.hold, &self.name, &self.bucket, expiry)?;
         let resumed = self.resume(&copy, &info).await?;
         let (copy, reader) = match resumed {
             Some(reader) => (copy, reader),
-            None => match self.rebuild(copy, &info, stop).await? {
-                Some(rebuilt) => rebuilt,
-                None => return Ok(()),
-            },
+            None => self.rebuild(copy, &info, control).await?,
         };
         (self.keys, self.as_of_ms, self.polled) = (info.state.subjects_count, 0, None);
         let now = Instant::now();
         (self.poll_due, self.sweep_due, self.compare_due) = (now, now, now);
-        self.follow(&copy, reader, nanoseconds(info.created), (stop, events, pauses)).await
+        self.follow(&copy, reader, &info, control).await
     }
 
     /// A reader from the stored position on, if the bucket still has that change.
     async fn resume(&mut self, copy: &Copy, info: &Info) -> Session<Option<Reader>> {
         let stored = self.place.load(&copy.map)?;
+        let (created_ns, expiry) = (nanoseconds(info.created), copy.expiry().number());
         let is_same =
-            |at: &Position| at.created_ns == nanoseconds(info.created) && at.sequence != 0;
+            |at: &Position| (at.created_ns, at.expiry) == (created_ns, expiry) && at.sequence != 0;
         let Some(at) = stored.filter(is_same).filter(|_| copy.is_ready()) else {
             return Ok(None);
         };
@@ -197,22 +160,20 @@ impl Mirror {
         Reader::begin(link, bucket.stream(), bucket.all(), from, typical).await
     }
 
-    /// Reads the whole bucket into a shadow map, which then takes the place of the map. `None` if
-    /// it stopped before.
+    /// Reads the whole bucket into a shadow map, which then takes the place of the map.
     async fn rebuild(
         &mut self,
         copy: Copy,
         info: &Info,
-        stop: &(dyn Fn() -> bool + Sync),
-    ) -> Session<Option<(Copy, Reader)>> {
+        control: &Control<'_>,
+    ) -> Session<(Copy, Reader)> {
         let shadow = copy.begin_shadow()?;
         let mut reader = self.reader(DeliverPolicy::LastPerSubject, info).await?;
-        let read = self.fill(&shadow, &mut reader, info, stop).await;
-        let position = match read {
-            Ok(Some(position)) => position,
-            other => {
+        let position = match self.fill(&shadow, &mut reader, info, control).await {
+            Ok(position) => position,
+            Err(trouble) => {
                 copy.drop_shadow();
-                return other.map(|_| None);
+                return Err(trouble);
             }
         };
         // If it is killed behind this, it reads the bucket again: better than with the position of
@@ -220,24 +181,25 @@ impl Mirror {
         self.place.forget()?;
         let copy = copy.replace_by(shadow)?;
         self.place.begin(&copy.map, position)?;
-        self.report.status.synchronisations += 1;
-        Ok(Some((copy, reader)))
+        self.report.note(|status| status.synchronisations += 1);
+        Ok((copy, reader))
     }
 
     /// Fills a shadow map with all that the bucket has, and returns the position behind it.
     ///
     /// A value that is replaced while the map is filled is not sent any more; its successor is. So
     /// the map is whole when everything has arrived that the server had sent at a moment at which
-    /// it had nothing left to send.
+    /// it had nothing left to send. The server that sends may have fallen behind the bucket's
+    /// leader, so the leader is asked, too.
     async fn fill(
         &mut self,
         shadow: &Copy,
         reader: &mut Reader,
         info: &Info,
-        stop: &(dyn Fn() -> bool + Sync),
-    ) -> Session<Option<Position>> {
-        let created_ns = nanoseconds(info.created);
-        let mut at = Position { created_ns, is_applied: true, ..Position::default() };
+        control: &Control<'_>,
+    ) -> Session<Position> {
+        let (created_ns, expiry) = (nanoseconds(info.created), shadow.expiry().number());
+        let mut at = Position { created_ns, expiry, is_applied: true, ..Position::default() };
         let (mut left, mut last) = (reader.waiting_at_begin(), None);
         loop {
             if left == 0 && last.is_none() {
@@ -247,11 +209,13 @@ impl Mirror {
                 }
             }
             if last.is_some_and(|last| reader.number() >= last) {
-                return Ok(Some(at));
+                let next = self.bucket.next_after(at.sequence).await?;
+                if next.is_none_or(|next| next > info.state.last_sequence) {
+                    return Ok(at);
+                }
+                last = None;
             }
-            if stop() {
-                return Ok(None);
-            }
+            control.ensure_runs()?;
             match reader.next(TURN).await? {
                 Some(arrival) => {
                     shadow.apply(&arrival)?;
@@ -261,7 +225,6 @@ impl Mirror {
                 // The server may have counted messages that were replaced since.
                 None => left = 0,
             }
-            self.report.write(false);
         }
     }
 
@@ -269,8 +232,8 @@ impl Mirror {
         &mut self,
         copy: &Copy,
         mut reader: Reader,
-        created_ns: i64,
-        (stop, events, pauses): (Stop<'_>, Events<'_>, &mut Pauses),
+        info: &Info,
+        control: &Control<'_>,
     ) -> Session<()> {
         let mut is_ready = false;
         loop {
@@ -284,7 +247,7 @@ impl Mirror {
             if let Some(arrival) = arrival {
                 self.apply(copy, &arrival)?;
             }
-            if stop() {
+            if control.stops() {
                 self.place.store()?;
                 return Ok(());
             }
@@ -292,21 +255,19 @@ impl Mirror {
             if now >= self.poll_due {
                 self.poll_due = now + self.options.poll;
                 self.place.store()?;
-                let has_all = self.poll(copy, &reader, created_ns).await?;
+                let has_all = self.poll(copy, &reader, info, control).await?;
                 if has_all && !is_ready {
                     is_ready = true;
-                    pauses.reset();
-                    self.report.status.ready = true;
-                    events(BridgeEvent::Ready);
+                    self.report.note(|status| status.ready = true);
+                    control.ready();
                 } else if !is_ready {
                     self.poll_due = now + TURN;
                 }
             }
             if now >= self.sweep_due {
                 self.sweep_due = now + SWEEP;
-                copy.sweep()?;
+                copy.sweep(control)?;
             }
-            self.report.write(false);
         }
     }
 
@@ -324,33 +285,41 @@ impl Mirror {
             return Err(error.into());
         }
         self.place.applied();
-        self.report.status.messages += 1;
+        self.report.note(|status| status.messages += 1);
         Ok(())
     }
 
     /// Compares the bucket's state with the position. True if everything is here that the bucket
     /// had at this poll or, while others write all the time, at the one before.
-    async fn poll(&mut self, copy: &Copy, reader: &Reader, created_ns: i64) -> Session<bool> {
+    async fn poll(
+        &mut self,
+        copy: &Copy,
+        reader: &Reader,
+        begun: &Info,
+        control: &Control<'_>,
+    ) -> Session<bool> {
         let asked_ms = realtime_ms();
         let info = self.bucket.info().await?;
         let (last, at) = (info.state.last_sequence, self.place.position());
-        if nanoseconds(info.created) != created_ns {
+        if info.created != begun.created {
             return Err(lost(&self.bucket, "was deleted and created again"));
         }
         if last < at.sequence {
             return Err(lost(&self.bucket, "has lost changes that it had before"));
         }
-        let has_all = (last == at.sequence && at.is_applied) || reader.has_all().await?;
+        if Expiry::of_bucket(&info) != copy.expiry() {
+            return Err(lost(&self.bucket, "has another age limit than before"));
+        }
+        let has_all = (last == at.sequence && at.is_applied) || self.has_all(reader).await?;
         let earlier = self.polled.replace((last, asked_ms));
         let earlier = earlier.filter(|(last, _)| at.sequence >= *last && at.is_applied);
         let equal_ms = if has_all { Some(asked_ms) } else { earlier.map(|(_, ms)| ms) };
-        let status = &mut self.report.status;
-        status.lag_messages = if has_all { 0 } else { last - at.sequence };
         let of_change = u64::try_from(at.time_ns / 1_000_000).unwrap_or(0);
         let as_of_ms = equal_ms.unwrap_or(of_change);
         // Between two changes that are far apart, the map has been equal to the bucket.
         self.as_of_ms = self.as_of_ms.max(as_of_ms);
-        status.lag_ms = realtime_ms().saturating_sub(self.as_of_ms);
+        let (lag, as_of_ms) = (if has_all { 0 } else { last - at.sequence }, self.as_of_ms);
+        self.report.note(|status| (status.lag_messages, status.as_of_ms) = (lag, as_of_ms));
         if self.as_of_ms != 0 {
             self.place.note_as_of(self.as_of_ms)?;
         }
@@ -361,9 +330,32 @@ impl Mirror {
         }
         if equal_ms.is_some() && now >= self.compare_due {
             self.compare_due = now + COMPARE;
-            removed::remove(&self.bucket, copy).await?;
+            removed::remove(&self.bucket, copy, control).await?;
         }
         Ok(equal_ms.is_some())
+    }
+
+    /// Whether everything is here that the bucket has. The reader's server alone does not know
+    /// that if it has fallen behind the leader.
+    async fn has_all(&self, reader: &Reader) -> Result<bool> {
+        let at = self.place.position();
+        Ok(at.is_applied
+            && reader.has_all().await?
+            && self.bucket.next_after(at.sequence).await?.is_none())
+    }
+}
+
+impl Bridge for Mirror {
+    async fn session(&mut self, control: &Control<'_>) -> Session<()> {
+        self.work(control).await
+    }
+
+    fn report(&self) -> &StatusReport {
+        &self.report
+    }
+
+    fn has_begun(&self) -> bool {
+        self.was_there
     }
 }
 

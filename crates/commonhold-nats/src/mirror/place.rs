@@ -7,7 +7,8 @@
 //! when it is applied twice. No reader ever sees an older value again.
 //!
 //! One value of one hidden map contains the whole position, so it changes in one step: the bucket
-//! and its creation, the change's number and time, and the incarnation of the map that it is about.
+//! and its creation, the change's number and time, how values expire, and the incarnation of the
+//! map that it is about.
 
 use crate::bucket::Bucket;
 use commonhold::channel::{ChannelOptions, Producer};
@@ -17,7 +18,7 @@ use commonhold::{Hold, Result};
 
 const KEY: &str = "position";
 /// Bytes of the numbers.
-const NUMBERS: usize = 48;
+const NUMBERS: usize = 56;
 
 /// A change of a bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub(crate) struct Position {
     pub(crate) time_ns: i64,
     /// The change is in the map, and not only about to be applied.
     pub(crate) is_applied: bool,
+    /// How values expired when the map was filled.
+    pub(crate) expiry: u64,
 }
 
 impl Position {
@@ -39,6 +42,7 @@ impl Position {
             self.sequence,
             self.time_ns as u64,
             self.is_applied.into(),
+            self.expiry,
             map.root,
             map.number,
         ];
@@ -50,12 +54,13 @@ impl Position {
         let (numbers, of) = bytes.split_at_checked(NUMBERS)?;
         let (numbers, _) = numbers.as_chunks();
         let numbers: Vec<u64> = numbers.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
-        let is_own = of == source.as_bytes() && numbers[4..] == [map.root, map.number];
+        let is_own = of == source.as_bytes() && numbers[5..] == [map.root, map.number];
         is_own.then(|| Position {
             created_ns: numbers[0] as i64,
             sequence: numbers[1],
             time_ns: numbers[2] as i64,
             is_applied: numbers[3] != 0,
+            expiry: numbers[4],
         })
     }
 }

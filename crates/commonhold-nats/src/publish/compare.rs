@@ -6,12 +6,14 @@
 //! ever goes back to an older value. Pairs that differ are kept in memory until they are published;
 //! of the bucket's values only checksums are kept.
 
+use crate::bridge::Control;
 use crate::bucket::{Bucket, is_removal};
 use crate::publish::changes::{Change, next};
 use crate::reader::Reader;
+use crate::trouble::Session;
 use async_nats::jetstream::consumer::DeliverPolicy;
 use async_nats::jetstream::stream::Info;
-use commonhold::Result;
+use commonhold::Error;
 use commonhold::map::Map;
 use commonhold::stream::{Follower, StreamPosition};
 use std::collections::HashMap;
@@ -37,6 +39,9 @@ pub(crate) struct Difference {
     pub(crate) position: StreamPosition,
     /// Reads the map's changes from that position on.
     pub(crate) follower: Follower,
+    /// One for each pair that the bucket cannot have. If it has an older value, a change removes
+    /// that.
+    pub(crate) refused: Vec<Error>,
 }
 
 /// Compares. The bucket has `info.state.last_sequence` as its last message, and changes only by
@@ -44,16 +49,32 @@ pub(crate) struct Difference {
 ///
 /// # Errors
 /// `Lapped` if the map's stream overwrote changes meanwhile; those of both sides.
-pub(crate) async fn compare(map: &Map, bucket: &Bucket, info: &Info) -> Result<Difference> {
+pub(crate) async fn compare(
+    map: &Map,
+    bucket: &Bucket,
+    info: &Info,
+    control: &Control<'_>,
+) -> Session<Difference> {
     let checksum = Checksum([RandomState::new(), RandomState::new()]);
-    let mut there = contents(bucket, info, &checksum).await?;
+    let mut there = contents(bucket, info, &checksum, control).await?;
     let mut follower = map.follow()?;
     let mut wanted: HashMap<Vec<u8>, Option<Vec<u8>>> = HashMap::new();
+    let mut refused = Vec::new();
     for pair in map {
+        control.ensure_runs()?;
         let (key, value) = pair?;
-        if there.remove(&key) != Some(checksum.of(&value)) {
-            wanted.insert(key, Some(value));
+        let found = there.remove(&key);
+        if found == Some(checksum.of(&value)) {
+            continue;
         }
+        if let Err(error) = bucket.ensure_fits(&key, value.len()) {
+            refused.push(error);
+            if found.is_some() {
+                wanted.insert(key, None);
+            }
+            continue;
+        }
+        wanted.insert(key, Some(value));
     }
     wanted.extend(there.into_keys().map(|key| (key, None)));
     let end = follower.end()?;
@@ -68,7 +89,7 @@ pub(crate) async fn compare(map: &Map, bucket: &Bucket, info: &Info) -> Result<D
     if let Some(last) = changes.last_mut() {
         last.end = Some(position);
     }
-    Ok(Difference { changes, position, follower })
+    Ok(Difference { changes, position, follower, refused })
 }
 
 /// The keys of the bucket, each with its value's checksum.
@@ -76,7 +97,8 @@ async fn contents(
     bucket: &Bucket,
     info: &Info,
     checksum: &Checksum,
-) -> Result<HashMap<Vec<u8>, [u64; 2]>> {
+    control: &Control<'_>,
+) -> Session<HashMap<Vec<u8>, [u64; 2]>> {
     let typical = info.state.bytes / info.state.messages.max(1);
     let from = DeliverPolicy::LastPerSubject;
     let mut reader =
@@ -85,14 +107,17 @@ async fn contents(
     // Servers count the waiting messages wrong at times, but the last message of the stream is
     // always the newest of its key.
     let (mut left, mut sequence) = (reader.waiting_at_begin(), 0);
-    while left > 0 && sequence < info.state.last_sequence {
+    while sequence < info.state.last_sequence {
+        control.ensure_runs()?;
+        // A reader's server that has fallen behind has less than the bucket's leader.
+        if left == 0 && bucket.next_after(sequence).await?.is_none() {
+            break;
+        }
         let Some(arrival) = reader.next(TURN).await? else {
-            if reader.has_all().await? {
-                break;
-            }
+            left = 0;
             continue;
         };
-        (left, sequence) = (left - 1, arrival.sequence);
+        (left, sequence) = (left.saturating_sub(1), arrival.sequence);
         if !is_removal(arrival.headers()) {
             let key = bucket.key_of(&arrival.message.subject)?;
             contents.insert(key, checksum.of(&arrival.message.payload));

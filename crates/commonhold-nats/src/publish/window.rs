@@ -16,7 +16,6 @@ use commonhold::stream::StreamPosition;
 use commonhold::{Error, ErrorKind, Result};
 use std::collections::VecDeque;
 use std::pin::Pin;
-use std::time::{Duration, Instant};
 
 /// The most bytes that are on their way, apart from one message.
 const BYTES: usize = 16 << 20;
@@ -25,10 +24,10 @@ type Answer = Pin<Box<dyn Future<Output = std::result::Result<PublishAck, Publis
 
 /// A message that was sent.
 struct Sent {
-    answer: Answer,
+    /// `None` for a change without a message.
+    answer: Option<Answer>,
     end: Option<StreamPosition>,
     bytes: usize,
-    since: Instant,
 }
 
 /// See the module.
@@ -36,6 +35,8 @@ pub(crate) struct Window {
     bucket: Bucket,
     id: String,
     sent: VecDeque<Sent>,
+    /// Those that have a message.
+    messages: u64,
     bytes: usize,
     most: usize,
     /// The number of the last message that was acknowledged.
@@ -57,6 +58,7 @@ impl Window {
             bucket: bucket.clone(),
             id: id.to_owned(),
             sent: VecDeque::new(),
+            messages: 0,
             bytes: 0,
             most: most.max(1),
             acknowledged: last,
@@ -70,11 +72,6 @@ impl Window {
 
     pub(crate) fn len(&self) -> usize {
         self.sent.len()
-    }
-
-    /// How long the oldest message has waited for its acknowledgement.
-    pub(crate) fn age(&self) -> Duration {
-        self.sent.front().map_or(Duration::ZERO, |sent| sent.since.elapsed())
     }
 
     /// The number of the last acknowledged message, and the position behind it.
@@ -96,7 +93,7 @@ impl Window {
         self.bucket.ensure_fits(&change.key, bytes)?;
         let subject = self.bucket.put_subject(&change.key)?;
         let message = PublishMessage::build()
-            .expected_last_sequence(self.acknowledged + self.sent.len() as u64)
+            .expected_last_sequence(self.acknowledged + self.messages)
             .expected_stream(self.bucket.stream())
             .header(PUBLISHER, &*self.id);
         let message = match change.end {
@@ -107,41 +104,59 @@ impl Window {
             Some(value) => message.payload(value.into()),
             None => message.header(OPERATION, "DEL"),
         };
-        let answer = self.bucket.link.js.send_publish(subject, message).await;
-        let answer = answer.map_err(|error| self.failed(error))?;
-        let answer = Box::pin(answer.into_future());
-        self.sent.push_back(Sent { answer, end: change.end, bytes, since: Instant::now() });
-        self.bytes += bytes;
+        let link = &self.bucket.link;
+        let answer = link.within(self.doing(), link.js.send_publish(subject, message)).await?;
+        let answer = answer.map_err(|error| failed(self.doing(), error))?;
+        let answer: Answer = Box::pin(answer.into_future());
+        self.sent.push_back(Sent { answer: Some(answer), end: change.end, bytes });
+        (self.bytes, self.messages) = (self.bytes + bytes, self.messages + 1);
         Ok(())
     }
 
-    fn failed(&self, error: impl std::fmt::Display) -> Error {
-        failed(format!("bucket '{}': cannot publish", self.bucket.name()), error)
+    /// Passes a change that needs no message; its end counts when everything before it has been
+    /// acknowledged.
+    pub(crate) fn pass(&mut self, end: Option<StreamPosition>) {
+        self.sent.push_back(Sent { answer: None, end, bytes: 0 });
+    }
+
+    fn doing(&self) -> String {
+        format!("bucket '{}': cannot publish", self.bucket.name())
     }
 
     /// Waits for the oldest acknowledgement; returns at once if there is none to wait for. May be
-    /// cancelled.
+    /// cancelled. Returns the number of messages that were acknowledged, 0 or 1.
     ///
     /// # Errors
     /// `Io`: then no message in this window may have been stored, or some of them.
-    pub(crate) async fn settle(&mut self) -> Result<()> {
-        let Some(sent) = self.sent.front_mut() else { return Ok(()) };
-        let answer = (&mut sent.answer).await;
+    pub(crate) async fn settle(&mut self) -> Result<u64> {
+        let Some(sent) = self.sent.front_mut() else { return Ok(0) };
+        let answer = match &mut sent.answer {
+            Some(answer) => Some(answer.await),
+            None => None,
+        };
         let (end, bytes) = (sent.end, sent.bytes);
-        let answer = answer.map_err(|error| self.failed(error))?;
-        if answer.sequence != self.acknowledged + 1 || answer.duplicate {
-            let text = format!(
-                "bucket '{}': expected message {} to be stored, got {}",
-                self.bucket.name(),
-                self.acknowledged + 1,
-                answer.sequence
-            );
-            return Err(Error::new(ErrorKind::Io, text));
+        let settled = u64::from(answer.is_some());
+        if let Some(answer) = answer {
+            let answer = answer.map_err(|error| failed(self.doing(), error))?;
+            self.ensure_next(&answer)?;
+            self.acknowledged = answer.sequence;
         }
         self.sent.pop_front();
-        self.bytes -= bytes;
-        self.acknowledged = answer.sequence;
+        (self.bytes, self.messages) = (self.bytes - bytes, self.messages - settled);
         self.position = end;
-        Ok(())
+        Ok(settled)
+    }
+
+    fn ensure_next(&self, answer: &PublishAck) -> Result<()> {
+        let expected = self.acknowledged + 1;
+        if answer.sequence == expected && !answer.duplicate {
+            return Ok(());
+        }
+        let text = format!(
+            "bucket '{}': expected message {expected} to be stored, got {}",
+            self.bucket.name(),
+            answer.sequence
+        );
+        Err(Error::new(ErrorKind::Io, text))
     }
 }

@@ -9,8 +9,8 @@ use async_nats::{ConnectOptions, Event};
 use commonhold::{Error, ErrorKind, Result};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// How long a request or an acknowledgement may take.
 pub const PATIENCE: Duration = Duration::from_secs(5);
@@ -18,6 +18,8 @@ pub const PATIENCE: Duration = Duration::from_secs(5);
 const SUBSCRIPTION: usize = 16 << 10;
 /// Publishes whose acknowledgement is not there yet, with those of earlier sessions.
 const IN_FLIGHT: usize = 64 << 10;
+/// How long anything may take, also without a connection: longer than the client's own limit.
+const LIMIT: Duration = Duration::from_secs(6);
 const LOCAL: &str = "nats://127.0.0.1:4222";
 
 /// The servers, and how to connect to them.
@@ -58,6 +60,8 @@ struct LinkState {
     connected: AtomicBool,
     connections: AtomicU64,
     last_error: Mutex<Option<String>>,
+    /// Since when there is no connection.
+    lost: Mutex<Option<Instant>>,
 }
 
 impl LinkState {
@@ -67,11 +71,14 @@ impl LinkState {
             Event::Connected => {
                 self.connected.store(true, Ordering::Relaxed);
                 self.connections.fetch_add(1, Ordering::Relaxed);
+                *locked(&self.lost) = None;
             }
-            Event::Disconnected | Event::Closed => self.connected.store(false, Ordering::Relaxed),
+            Event::Disconnected | Event::Closed => {
+                self.connected.store(false, Ordering::Relaxed);
+                locked(&self.lost).get_or_insert_with(Instant::now);
+            }
             Event::ServerError(_) | Event::ClientError(_) | Event::SlowConsumer(_) => {
-                let text = Some(event.to_string());
-                *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = text;
+                *locked(&self.last_error) = Some(event.to_string());
             }
             Event::LameDuckMode | Event::Draining => {}
         }
@@ -101,6 +108,7 @@ impl Link {
             false => options.servers.join(","),
         };
         let state = Arc::new(LinkState::default());
+        *locked(&state.lost) = Some(Instant::now());
         let connect = with_authority(options, with_events(&state)).await?;
         let connect = if waits { connect.retry_on_initial_connect() } else { connect };
         let addresses = addresses(&servers)?;
@@ -133,13 +141,39 @@ impl Link {
 
     /// The last error that the client or the server reported.
     pub fn last_error(&self) -> Option<String> {
-        self.state.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        locked(&self.state.last_error).clone()
+    }
+
+    /// How long there has been no connection; zero while there is one.
+    pub fn disconnected(&self) -> Duration {
+        locked(&self.state.lost).map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// Waits for the servers, with a limit: the client alone waits without limit where it has no
+    /// connection and its queue is full.
+    ///
+    /// # Errors
+    /// `TimedOut`, with the servers; then a message may have been sent or not.
+    pub(crate) async fn within<T>(
+        &self,
+        doing: impl std::fmt::Display,
+        answer: impl Future<Output = T>,
+    ) -> Result<T> {
+        tokio::time::timeout(LIMIT, answer).await.map_err(|_| {
+            let text = format!("{doing}: {} did not answer within {LIMIT:?}", self.servers);
+            Error::new(ErrorKind::TimedOut, text)
+        })
     }
 
     /// The most bytes of a message with its headers.
     pub fn max_payload(&self) -> usize {
         self.client.max_payload()
     }
+}
+
+/// A panic of another thread leaves what the lock protects whole: one value.
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The addresses without the user and the password in them, for messages and reports.
