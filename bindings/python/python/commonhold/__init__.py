@@ -32,6 +32,7 @@ wait release the GIL.
 | `Journal` | a map's changes in a file, from which the map is rebuilt after a system crash |
 | `cached` | a decorator: results that processes share and compute only once |
 | `commonhold.django` | a cache backend for Django |
+| `commonhold.nats` | bridges to NATS JetStream, as supervised programs |
 | `commonhold.errors` | the exceptions |
 """
 
