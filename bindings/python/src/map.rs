@@ -17,6 +17,7 @@ use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The longest value that is stored with the interpreter held: copying it takes a microsecond.
 const SHORT: usize = 16 << 10;
