@@ -25,8 +25,12 @@ impl<'a> Drafts<'a> {
             return Err(exists(to));
         }
         let name = to.file_name().unwrap_or_default().to_string_lossy();
-        let hold = to.with_file_name(format!(".{name}.upgrade-{}", std::process::id()));
-        Ok(Drafts { backup: hold.with_extension("backup"), hold, to })
+        let id = std::process::id();
+        Ok(Drafts {
+            backup: to.with_file_name(format!(".{name}.upgrade-{id}.backup")),
+            hold: to.with_file_name(format!(".{name}.upgrade-{id}")),
+            to,
+        })
     }
 
     /// Gives the new hold, which no process has open, the name of the copy.
