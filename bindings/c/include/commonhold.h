@@ -522,12 +522,12 @@ int ch_map_compare_exchange(const ch_map *map, const void *key, size_t key_len, 
 int ch_map_compare_exchange_with_ttl(const ch_map *map, const void *key, size_t key_len, const ch_slice *expected,
                                 const ch_slice *replacement, uint64_t ttl_ms, ch_error *error);
 
-/* The milliseconds after which a pair expires, at least 1: CH_FOREVER if it never does, as in maps
- * that are not caches. CH_NONE: absent. Does not count as a use of the pair. */
+/* The milliseconds until a pair expires, at least 1; CH_FOREVER if it never does, as in maps that
+ * are not caches. CH_NONE: absent. Does not count as a use of the pair. */
 int ch_map_remaining_ttl(const ch_map *map, const void *key, size_t key_len, uint64_t *ttl_ms, ch_error *error);
 
-/* Lets a pair expire after `ttl_ms` milliseconds from now on, and keeps its value, in one atomic
- * step. CH_NONE: absent. Errors: CH_MISMATCH if the map is not a cache. */
+/* Makes a pair expire `ttl_ms` milliseconds from now, and keeps its value, in one atomic step.
+ * CH_NONE: absent. Errors: CH_MISMATCH if the map is not a cache. */
 int ch_map_touch(const ch_map *map, const void *key, size_t key_len, uint64_t ttl_ms, ch_error *error);
 
 /* Deletes a key; CH_NONE: absent. ch_map_take() returns the value that it had, in one atomic

@@ -544,8 +544,8 @@ impl Map {
         }))
     }
 
-    /// Lets a pair expire after `ttl` (seconds, or a timedelta) from now on, and keeps its value, in
-    /// one atomic step; false if the key is absent. Caches only.
+    /// Makes a pair expire `ttl` (seconds, or a timedelta) from now, and keeps its value, in one
+    /// atomic step; false if the key is absent. Caches only.
     fn touch(&self, py: Python<'_>, key: Input<'_>, ttl: &Bound<'_, PyAny>) -> Answer<bool> {
         let (key, ttl) = (&*key, time_span(ttl)?);
         self.store(py, None, |map| map.touch(key, ttl))

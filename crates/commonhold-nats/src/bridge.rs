@@ -15,7 +15,7 @@ use std::time::Duration;
 /// How long a session may take to end by itself.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// A moment in the life of a bridge.
+/// An event of a bridge.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BridgeEvent<'a> {
@@ -23,8 +23,8 @@ pub enum BridgeEvent<'a> {
     Ready,
     /// A session ended, and the next one begins soon.
     Interrupted(&'a Error),
-    /// The other side cannot have a pair or a message: the error names it. The bridge continues
-    /// without it.
+    /// The bridge skipped a pair or a message that the other side does not accept. The error names
+    /// it.
     Skipped(&'a Error),
 }
 
@@ -84,7 +84,7 @@ pub(crate) trait Bridge {
 /// Runs the sessions of a bridge until `stop` returns true.
 ///
 /// # Errors
-/// Those that only a person can mend.
+/// Those that a retry cannot solve.
 pub(crate) async fn run(
     bridge: &mut impl Bridge,
     stop: Stop<'_>,

@@ -61,10 +61,10 @@ enum Subcommand {
     /// Keep a bucket equal to a local map
     #[command(after_help = flowing(publish::EXAMPLES))]
     Publish(publish::Args),
-    /// Bring the messages of a channel into a stream
+    /// Publish the messages of a channel to a stream
     #[command(after_help = flowing(send::EXAMPLES))]
     Send(send::Args),
-    /// Bring the messages of a stream into a channel or a queue
+    /// Deliver the messages of a stream to a channel or a queue
     #[command(after_help = flowing(receive::EXAMPLES))]
     Receive(receive::Args),
     /// Store a value in a bucket, and wait until the local map shows it

@@ -7,8 +7,8 @@
 //! | [`bucket`] | a key-value bucket: single keys, conditions |
 //! | [`mirror`] | keeps a map equal to a bucket |
 //! | [`publish`] | keeps a bucket equal to a map |
-//! | [`send`] | brings the messages of a channel into a stream |
-//! | [`receive`] | brings the messages of a stream into a channel or a queue |
+//! | [`send`] | publishes the messages of a channel to a stream |
+//! | [`receive`] | delivers the messages of a stream to a channel or a queue |
 //! | [`bridge`] | runs the sessions of these four |
 //! | [`local_copy`] | waits until a mirror shows a change |
 //! | [`key`] | keys of any bytes as keys of a bucket |

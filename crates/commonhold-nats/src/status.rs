@@ -42,9 +42,9 @@ pub struct BridgeStatus {
     pub messages: u64,
     /// Times that it read or compared everything.
     pub synchronisations: u64,
-    /// Messages that the other side never gets: a channel overwrote them.
+    /// Messages that a channel overwrote before they were sent.
     pub missed: u64,
-    /// Pairs or messages that the other side cannot have: they are too large, or their key is.
+    /// Pairs or messages that were skipped, because they or their keys are too long.
     pub skipped: u64,
     /// Times that a lost connection was made again.
     pub reconnects: u64,

@@ -220,10 +220,10 @@ pub enum Subcommand {
     /// Add to a counter and print the result
     #[command(after_help = flowing(incr::EXAMPLES))]
     Incr(incr::Args),
-    /// Print the time after which a pair of a cache expires
+    /// Print the remaining time to live of a pair in a cache
     #[command(after_help = flowing(ttl::EXAMPLES))]
     Ttl(ttl::Args),
-    /// Set the time after which a pair of a cache expires, and keep its value
+    /// Set the time to live of a pair in a cache, and keep its value
     #[command(after_help = flowing(ttl::TOUCH_EXAMPLES))]
     Touch(ttl::TouchArgs),
     /// Append values to the list under a key
@@ -310,7 +310,7 @@ pub enum Subcommand {
     /// Create a hold from a backup
     #[command(after_help = flowing(restore::EXAMPLES))]
     Restore(restore::Args),
-    /// Check whether a hold has the format of this version, or copy it in that format
+    /// Check whether a hold has the format of this version, or copy it with everything in it
     #[command(after_help = flowing(upgrade::EXAMPLES))]
     Upgrade(upgrade::Args),
     /// Show the size, memory, maps and participants of a hold, or the statistics of one structure

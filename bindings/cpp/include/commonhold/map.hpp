@@ -233,8 +233,8 @@ public:
         constexpr auto most = static_cast<std::uint64_t>(time::max().count());
         return left < most ? time(static_cast<time::rep>(left)) : time::max();
     }
-    // In caches: the pair expires after this time from now on, and keeps its value. False if the key
-    // is absent.
+    // In caches: makes the pair expire `ttl` from now, and keeps its value. False if the key is
+    // absent.
     template <class Rep, class Period>
     bool touch(bytes_in key, std::chrono::duration<Rep, Period> ttl) const {
         return detail::call(ch_map_touch, get(), key.data(), key.size(), detail::milliseconds(ttl));

@@ -14,11 +14,12 @@ _NOT_FOUND = (
 )
 
 
-def command() -> Path | None:
+def command(name: str = "hold") -> Path | None:
     """The command of this installation, or None if the wheel did not contain it."""
     folder = Path(__file__).resolve().parent
-    # DIR/commonhold with 'pip install --target DIR', else PREFIX/lib/python3.x/site-packages/commonhold.
-    places = [folder.parents[0] / "bin" / "hold", *(up / "bin" / "hold" for up in folder.parents[3:4])]
+    # DIR/commonhold with 'pip install --target DIR'; otherwise
+    # PREFIX/lib/python3.x/site-packages/commonhold.
+    places = [up / "bin" / name for up in (folder.parents[0], *folder.parents[3:4])]
     return next((place for place in places if os.access(place, os.X_OK)), None)
 
 

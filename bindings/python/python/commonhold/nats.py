@@ -20,6 +20,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
+from .__main__ import command
 from .errors import ClosedError, Error, NotFoundError, TimedOutError
 from .scope import Closing
 
@@ -42,17 +43,19 @@ class BridgeError(Error):
 
 
 def program() -> str:
-    """The path of the program: ``$HOLD_NATS``, or ``hold-nats`` in ``PATH``.
+    """The path of the program: ``$HOLD_NATS``, the one that the wheel installed, or ``hold-nats``
+    in ``PATH``.
 
     :raises NotFoundError: if it is not installed
     """
-    found = os.environ.get("HOLD_NATS") or shutil.which("hold-nats")
+    found = os.environ.get("HOLD_NATS") or command("hold-nats") or shutil.which("hold-nats")
     if not found:
         raise NotFoundError(
-            "the program hold-nats is not in PATH; install it with 'cargo install --path "
-            "crates/commonhold-nats', or name it in the variable HOLD_NATS"
+            "the program hold-nats is not installed: expected it in PATH; install the wheel that "
+            "./package makes, run 'cargo install --path crates/commonhold-nats', or set the "
+            "environment variable HOLD_NATS to its path"
         )
-    return found
+    return str(found)
 
 
 class Bridge(Closing):
@@ -186,12 +189,12 @@ def publish(hold: "Hold", map: str, bucket: str, **options: Any) -> Bridge:
 
 
 def send(hold: "Hold", channel: str, subject: str, **options: Any) -> Bridge:
-    """Brings the messages of a channel into a stream."""
+    """Publishes the messages of a channel to a stream."""
     return Bridge(hold, channel, ["send", hold.path, channel, subject, *_options(options)])
 
 
 def receive(hold: "Hold", subject: str, name: str, **options: Any) -> Bridge:
-    """Brings the messages of a stream into a channel or, with ``to``, into a queue."""
+    """Delivers the messages of a stream to a channel or, with ``to``, to a named queue."""
     return Bridge(hold, name, ["receive", subject, hold.path, name, *_options(options)])
 
 

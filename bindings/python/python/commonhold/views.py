@@ -226,13 +226,13 @@ class View(MutableMapping, Generic[_K, _V]):  # type: ignore[type-arg]
         self.map.set_many(((self._key(k), self._value(v)) for k, v in listed), ttl=ttl)
 
     def remaining_ttl(self, key: _K) -> Optional[float]:
-        """The seconds after which a pair expires: ``math.inf`` if it never does; ``None`` if the key
-        is absent."""
+        """The seconds until a pair expires: ``math.inf`` if it never does; ``None`` if the key is
+        absent."""
         return self.map.remaining_ttl(self._key(key))
 
     def touch(self, key: _K, ttl: "Seconds") -> bool:
-        """Lets a pair expire after ``ttl`` (seconds, or a ``timedelta``) from now on, and keeps its
-        value; false if the key is absent. Caches only."""
+        """Makes a pair expire ``ttl`` (seconds, or a ``timedelta``) from now, and keeps its value.
+        False if the key is absent. Caches only."""
         return self.map.touch(self._key(key), ttl)
 
     def uid(self, key: _K) -> Optional[int]:

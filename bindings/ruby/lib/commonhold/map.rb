@@ -81,7 +81,7 @@ module Commonhold
     end
     alias merge! set_many
 
-    # Lets a pair expire after +ttl+ seconds from now on, and keeps its value, in one atomic step.
+    # Makes a pair expire +ttl+ seconds from now, and keeps its value, in one atomic step.
     # Returns whether the key was there. Caches only.
     def touch(key, ttl)
       _touch(key, Map.milliseconds(ttl))

@@ -84,7 +84,7 @@ impl BridgeLoop {
                 // A bridge continues without its reader.
                 let _ = self.output.report(&json!({ "event": "ready" }), &format!("{name}: ready"));
             }
-            BridgeEvent::Skipped(error) => note(&format!("{}: left out: {error}", self.name)),
+            BridgeEvent::Skipped(error) => note(&format!("{}: skipped: {error}", self.name)),
             BridgeEvent::Interrupted(error) => note(&format!("{}: {error}; retrying", self.name)),
             _ => {}
         }

@@ -26,7 +26,7 @@ A bucket has one publisher and no other writer. If another program writes to the
 publisher ends with an error, which names the other publisher if it was one. A new publisher does
 not replace the contents that another program has written, unless you give --take-over.
 
-A pair is left out if its key or its value is too long for the bucket; the command prints which.
+A pair is skipped if its key or its value is too long for the bucket; the command prints which.
 'hold stat' shows how many there are.
 
 Exit codes:

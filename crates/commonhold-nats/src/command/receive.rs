@@ -27,7 +27,7 @@ stream. It is the only producer of the channel, or the only program that pushes 
 If another program does so as well and the receiver is killed, the next receiver may end with an
 error, because it cannot find out whether the last message is there.
 
-A message is left out if it is too long for the channel or the queue; the command prints which.
+A message is skipped if it is too long for the channel or the queue; the command prints which.
 
 Exit codes:
   0     stopped by a signal
@@ -43,7 +43,7 @@ pub struct Args {
     #[command(flatten)]
     name: TargetName,
 
-    /// The named queue for the messages
+    /// Push the messages to this named queue; required if NAME is a queue
     #[arg(long, value_name = "QUEUE")]
     to: Option<String>,
 

@@ -17,14 +17,14 @@ Examples:
 
 The channel and a stream that has the subject must exist. The messages go into the stream in their
 order, one at a time, each of them once, even if the sender, the server or the connection is
-killed. For that, each message has an ID, and the stream's duplicate window must be longer than an
-interruption, unless no other program writes to the subject.
+killed. For this, each message has an ID. If other programs write to the subject, the stream's
+duplicate window must be longer than any interruption.
 
 While the servers are unavailable, the messages wait in the channel, and its producer waits when
-the channel is full. With --lossy it does not wait; messages that it overwrites are missed, and
-counted. The same is true while no sender runs.
+the channel is full. With --lossy, the producer does not wait: it overwrites old messages, which are
+never sent, and 'hold stat' counts them. The same happens while no sender runs.
 
-A message is left out if it is too long for the server or the stream; the command prints which.
+A message is skipped if it is too long for the server or the stream; the command prints which.
 
 Exit codes:
   0     stopped by a signal

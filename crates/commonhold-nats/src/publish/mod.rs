@@ -319,8 +319,8 @@ impl Publisher {
             return Ok(());
         } else if took_over {
             format!(
-                "{writer} wrote message {last} of bucket '{bucket}', although the publisher of map \
-                 '{map}' took the bucket over {TAKES} times: end that program first"
+                "{writer} wrote message {last} of bucket '{bucket}' after the publisher of map \
+                 '{map}' had taken the bucket over {TAKES} times; stop that program first"
             )
         } else if self.was_own {
             format!(

@@ -204,7 +204,7 @@ async fn ensure_own(link: &Link, stream: &str, wish: &Wish) -> Result<()> {
         return Ok(());
     }
     let text = format!(
-        "{}: it belongs to '{owner}', expected '{}'; choose another name with --consumer",
+        "{}: expected the owner '{}', got '{owner}'; choose another name with --consumer",
         doing(),
         wish.owner
     );

@@ -47,7 +47,7 @@ pub struct ReceiverOptions {
     pub ack_wait: Duration,
     /// The most messages without acknowledgement.
     pub in_flight: u32,
-    /// End at a message that the target cannot have, instead of leaving it out.
+    /// End with an error at a message that is too long for the target, instead of skipping it.
     pub strict: bool,
 }
 

@@ -16,8 +16,8 @@ Examples:
   hold ttl shop sessions ann                    # prints 59m 58s 750ms
   hold ttl shop sessions ann --format json      # {\"ttl_ms\": 3598750}
 
-Pairs without a time to live, such as those of maps that are not caches, never expire: the command
-prints 'never', and null as JSON.
+Pairs without a time to live, such as all pairs of maps that are not caches, never expire. For them,
+the command prints 'never', or {\"ttl_ms\": null} as JSON.
 
 Exit codes:
   0     the key is present
@@ -54,7 +54,7 @@ pub struct TouchArgs {
     #[command(flatten)]
     of: Args,
 
-    /// Time to live of the pair from now on
+    /// The new time to live, which begins now
     #[arg(long, value_name = "TIME", value_parser = sizes::duration)]
     ttl: Duration,
 }

@@ -267,7 +267,7 @@ fn bridge_text(bridge: &Value) -> String {
     if what[0] == "change" {
         facts.fact("everything compared", times(number(bridge, "synchronisations")));
     }
-    for (field, fact) in [("skipped", "left out"), ("missed", "missed")] {
+    for (field, fact) in [("skipped", "skipped"), ("missed", "missed")] {
         if number(bridge, field) > 0 {
             facts.fact(fact, those(number(bridge, field)));
         }
@@ -368,7 +368,7 @@ mod tests {
         has("receiver into");
         has("no, for 3s 500ms");
         has("about 1 message, 0s");
-        has("left out");
+        has("skipped");
     }
 
     #[test]

@@ -73,13 +73,13 @@ impl JournalWriter {
         let why = match is_same {
             true => "so the map lacks changes of the file; wait until the replica has caught up",
             false => {
-                "which are positions of different streams, so the map may lack changes of the \
-                 file; move the file away"
+                "and positions of different streams cannot be compared, so the map may lack \
+                 changes of the file; move the file away"
             }
         };
         let text = format!(
-            "{}: this journal of the replica '{}' has come to {file}, and the map to {present}, \
-             {why}, or discard it (--replace)",
+            "{}: this journal of the replica '{}' ends at {file}, and the map is at {present}, \
+             {why}, or replace the file (--replace)",
             self.path.display(),
             self.map.name()
         );

@@ -56,8 +56,8 @@ impl Map {
         Ok(map)
     }
 
-    /// The time after which a pair expires, in whole milliseconds, at least one: `Duration::MAX` if
-    /// it never does, as in maps that are not caches; `None` if the key is absent. Does not count
+    /// The time until a pair expires, in whole milliseconds, at least one; `Duration::MAX` if it
+    /// never does, as in maps that are not caches; `None` if the key is absent. Does not count
     /// as a use of the pair.
     ///
     /// # Errors
@@ -79,8 +79,8 @@ impl Map {
         }))
     }
 
-    /// Lets a pair expire after `ttl` from now on (rounded up to a millisecond), and keeps its
-    /// value, in one atomic step. False if the key is absent. Cache mode only. Followers and
+    /// Makes a pair expire `ttl` from now (rounded up to a millisecond), and keeps its value, in
+    /// one atomic step. False if the key is absent. Cache mode only. Followers and
     /// replicas receive it as a set.
     ///
     /// ```

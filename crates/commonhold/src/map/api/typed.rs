@@ -178,12 +178,12 @@ impl<K: Codec, V: Codec> TypedMap<K, V> {
         Ok(self.map.with_ttl(ttl)?.typed())
     }
 
-    /// The time after which a pair expires; see [`Map::remaining_ttl`].
+    /// The time until a pair expires; see [`Map::remaining_ttl`].
     pub fn remaining_ttl(&self, key: K::Value<'_>) -> Result<Option<Duration>> {
         self.map.remaining_ttl(K::encode(key)?)
     }
 
-    /// Lets a pair expire after `ttl` from now on; see [`Map::touch`].
+    /// Makes a pair expire `ttl` from now, and keeps its value; see [`Map::touch`].
     pub fn touch(&self, key: K::Value<'_>, ttl: Duration) -> Result<bool> {
         self.map.touch(K::encode(key)?, ttl)
     }

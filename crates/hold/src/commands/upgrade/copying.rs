@@ -79,9 +79,10 @@ fn collected_logs(from: &Hold) -> Result<Vec<(String, LogStat)>> {
         if stat.waiting_bytes > 0 {
             let bytes = things(stat.waiting_bytes, "byte", "bytes");
             return Err(Failure::failed(format!(
-                "log '{}' has {bytes} of lines that were not collected; collect them first, with \
-                 'hold log collect --once'",
-                log.name
+                "log '{0}' has {bytes} of lines that were not collected; collect them first: \
+                 'hold log collect {1} {0} --once'",
+                log.name,
+                from.path().display()
             )));
         }
         logs.push((log.name, stat));

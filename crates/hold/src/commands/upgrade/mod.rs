@@ -16,12 +16,13 @@ use std::process::ExitCode;
 /// Examples of `hold upgrade`.
 pub const EXAMPLES: &str = "\
 Examples:
-  hold upgrade shop                             # does this version read it?
-  hold upgrade shop --to shop2                  # a copy in the format of this version
+  hold upgrade shop                             # check the format
+  hold upgrade shop --to shop2                  # copy everything to a new hold
   hold upgrade ./shop.hold --to /mnt/new/shop.hold
 
-A hold whose format is not that of this version is an error, which names both formats and the way
-out: 'hold backup' with the version that wrote it, then 'hold restore' with this one.
+This version cannot open a hold of another format, so the command does not convert it: it fails,
+and the error names both formats. To convert the maps, run 'hold backup' with the version that wrote
+the hold, and 'hold restore' with this one.
 
 The copy contains all maps, the elements of all queues and the messages that channels keep. No other
 process may have the hold open for writing, and all lines of logs must be collected: the logs of the
@@ -33,7 +34,7 @@ pub struct Args {
     #[command(flatten)]
     name: HoldName,
 
-    /// Copy everything to this new hold, in the format of this version
+    /// Copy everything to this new hold; both holds have the format of this version
     #[arg(long, value_name = "NEW")]
     to: Option<PathBuf>,
 }

@@ -122,7 +122,7 @@ const BRIDGE: [Metric; 10] = [
     (
         "hold_bridge_lag_messages",
         Gauge,
-        "Changes that one side of a bridge has and the other has not, approximately.",
+        "Changes or messages that the other side of a bridge lacks, approximately.",
         "lag_messages",
         1.0,
     ),
@@ -134,7 +134,13 @@ const BRIDGE: [Metric; 10] = [
         "in_flight",
         1.0,
     ),
-    ("hold_bridge_messages_total", Counter, "Changes that a bridge transferred.", "messages", 1.0),
+    (
+        "hold_bridge_messages_total",
+        Counter,
+        "Changes or messages that a bridge transferred.",
+        "messages",
+        1.0,
+    ),
     (
         "hold_bridge_missed_total",
         Counter,
