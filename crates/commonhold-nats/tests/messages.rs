@@ -8,15 +8,15 @@ use commonhold::channel::{ChannelOptions, Consumer, Join, Policy};
 use commonhold::queue::QueueOptions;
 use std::time::Duration;
 
-const RING: u64 = 1 << 20;
+pub const RING: u64 = 1 << 20;
 
-fn numbers(range: std::ops::Range<u32>) -> Vec<Vec<u8>> {
+pub fn numbers(range: std::ops::Range<u32>) -> Vec<Vec<u8>> {
     range.map(|number| number.to_string().into_bytes()).collect()
 }
 
 /// The next messages, each within a long time.
 #[track_caller]
-fn take(consumer: &mut Consumer, count: usize) -> Vec<Vec<u8>> {
+pub fn take(consumer: &mut Consumer, count: usize) -> Vec<Vec<u8>> {
     let mut message = Vec::new();
     let mut next = || {
         let got = consumer.recv_timeout(&mut message, crate::server::LONG).unwrap();
@@ -245,6 +245,6 @@ fn mistakes_are_named() {
     assert!(text.contains("already has a receiver"), "{text}");
     let args = ["receive", "a", &path, "q", "--to", "full", "--consumer", "mine"];
     let text = ends(&url, &args, 3);
-    assert!(text.contains("belongs to") && text.contains("--consumer"), "{text}");
+    assert!(text.contains("expected the owner") && text.contains("--consumer"), "{text}");
     assert_eq!(first.stop(), Some(0));
 }

@@ -123,6 +123,25 @@ impl Server {
         }
     }
 
+    /// Copies the messages of a stream. The server must have ended.
+    pub fn save_messages(&self, stream: &str) {
+        let saved = self.directory.path().join("saved");
+        copy_files(&self.messages(stream), &saved);
+    }
+
+    /// Puts the copy back, so that the stream loses its later messages, as it may in a crash. All
+    /// else stays. The server must have ended.
+    pub fn restore_messages(&self, stream: &str) {
+        let messages = self.messages(stream);
+        fs::remove_dir_all(&messages).unwrap();
+        copy_files(&self.directory.path().join("saved"), &messages);
+    }
+
+    fn messages(&self, stream: &str) -> PathBuf {
+        let streams = self.directory.path().join("store/jetstream/$G/streams");
+        streams.join(stream).join("msgs")
+    }
+
     pub fn url(&self) -> String {
         format!("nats://127.0.0.1:{}", self.port)
     }
@@ -131,6 +150,14 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
+    }
+}
+
+fn copy_files(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for file in fs::read_dir(from).unwrap() {
+        let file = file.unwrap();
+        fs::copy(file.path(), to.join(file.file_name())).unwrap();
     }
 }
 

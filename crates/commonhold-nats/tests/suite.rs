@@ -15,6 +15,7 @@ mod connection;
 mod help;
 mod kills;
 mod message_kills;
+mod message_loss;
 mod messages;
 mod mirror;
 mod outage;

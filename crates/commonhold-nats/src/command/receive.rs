@@ -20,7 +20,8 @@ Examples:
 A stream that has the subject must exist, and so must the channel or the queue. The messages come
 in their order, each of them once, even if the receiver, the server or the connection is killed.
 The server gets the acknowledgement of a message after the message is in the channel or the queue.
-If there is no room, the receiver waits.
+If there is no room, the receiver waits. A killed server that is the only one with the stream may
+forget its last messages; those that it still has, and new ones, come.
 
 The receiver creates a durable consumer of its own, which begins with the first message of the
 stream. It is the only producer of the channel, or the only program that pushes to the named queue.

@@ -3,7 +3,8 @@
 //!
 //! | file | idea |
 //! |---|---|
-//! | `inbox` | the messages of a durable consumer, in the order of their sequences |
+//! | `consumer` | the consumer of a session, which begins behind the last message that is done |
+//! | `inbox` | the messages of that consumer, in the order of their sequences |
 //! | `place` | the position, kept in the hold, and why each message is there once |
 //! | `target` | the channel or the queue |
 //!
@@ -11,6 +12,7 @@
 //! nobody else may push to the named queue. A queue's messages that are to be tried again go to
 //! another named queue.
 
+mod consumer;
 mod inbox;
 mod place;
 mod target;
@@ -20,7 +22,8 @@ pub use target::Destination;
 use crate::bridge::{self, Bridge, BridgeEvent, Control};
 use crate::feed::TURN;
 use crate::reader::{Arrival, nanoseconds};
-use crate::receive::inbox::{Inbox, Wish};
+use crate::receive::consumer::Wish;
+use crate::receive::inbox::Inbox;
 use crate::receive::place::Place;
 use crate::receive::target::Target;
 use crate::server::Link;
@@ -113,6 +116,7 @@ impl Receiver {
             in_flight: options.in_flight.max(1),
         };
         check_name("consumer", &wish.name)?;
+        check_name("consumer", &wish.guard())?;
         let remote = format!("subject {subject}");
         let report = StatusReport::new(hold, name, "receive", &remote, link)?;
         Ok(Receiver {
@@ -167,18 +171,12 @@ impl Receiver {
 
     async fn follow(&mut self, target: &mut Target, control: &Control<'_>) -> Session<()> {
         let info = find(&self.link, self.options.stream.as_deref(), &self.wish.subject).await?;
-        let stream = info.config.name;
         // The session before may have ended, like a kill, between two steps.
         self.place.recover(target)?;
-        let key = format!("{stream} {}", self.wish.name);
+        let key = format!("{} {}", info.config.name, self.wish.name);
         self.place.begin(key, nanoseconds(info.created))?;
-        let mut inbox = Inbox::begin(&self.link, &stream, &self.wish).await?;
+        let mut inbox = Inbox::begin(&self.link, &info, &self.wish, self.place.done()).await?;
         self.has_begun = true;
-        while !inbox.is_drained() {
-            control.ensure_runs()?;
-            let place = &self.place;
-            inbox.drain(TURN, |arrival| place.is_done(message(arrival))).await?;
-        }
         let mut is_ready = false;
         self.poll_due = Instant::now();
         loop {
@@ -190,12 +188,14 @@ impl Receiver {
                 }
             };
             if let Some(arrival) = arrival {
+                inbox.ensure_whole().await?;
                 self.take(&arrival, &inbox, target, control).await?;
             }
             if control.stops() {
                 return Ok(self.place.store()?);
             }
             if Instant::now() >= self.poll_due {
+                inbox.ensure_whole().await?;
                 let has_all = self.poll(&inbox).await?;
                 if has_all && !is_ready {
                     is_ready = true;

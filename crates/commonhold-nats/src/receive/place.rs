@@ -19,10 +19,14 @@
 //! - The target was dropped and created again: it has another incarnation. The message is not
 //!   there.
 //!
-//! The server may deliver a message again that is done: its acknowledgement was lost. Messages come
-//! in the order of their sequences (`inbox`), so those up to the last that is done are in the
-//! target. But a server that was killed may have lost its last messages, and give their sequences
-//! to new ones. Those have a later time than the last that is done.
+//! The server may deliver a message again that is done: its acknowledgement was lost, or the
+//! session began with the first message of the stream (`consumer`). Messages come in the order of
+//! their sequences (`inbox`), so those up to the last that is done are in the target. But a server
+//! that was killed may have lost its last messages, and give their sequences to new ones. Those
+//! have a later time than the last that is done, if the server's clock did not go back meanwhile.
+//! So a message is done if neither its sequence nor its time is later. The first new message
+//! becomes the last that is done. The messages before it in the stream were done, and have an
+//! earlier time. The messages after it have a higher sequence.
 
 use crate::receive::target::Target;
 use crate::slot;
@@ -161,6 +165,11 @@ impl Place {
         let fresh = Note { created_ns, ..Note::default() };
         (self.key, self.note, self.is_stored) = (key, note.unwrap_or(fresh), true);
         Ok(())
+    }
+
+    /// The last message that is in the target.
+    pub(crate) fn done(&self) -> Option<Message> {
+        (self.note.done.0 != 0).then_some(self.note.done)
     }
 
     /// Whether this message is in the target already.

@@ -134,6 +134,12 @@ impl Link {
         self.state.connected.load(Ordering::Relaxed)
     }
 
+    /// The id of the server; empty before the first connection. A server has another one after each
+    /// start.
+    pub(crate) fn server_id(&self) -> String {
+        self.client.server_info().server_id
+    }
+
     /// How often a lost connection was made again.
     pub fn reconnects(&self) -> u64 {
         self.state.connections.load(Ordering::Relaxed).saturating_sub(1)
