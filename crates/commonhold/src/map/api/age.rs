@@ -47,7 +47,7 @@ impl Map {
     /// `Stale` if the contents are older, or if their age is not known; those of reading.
     ///
     /// ```
-    /// # use commonhold::{Hold, MapOptions};
+    /// # use commonhold::{Hold, map::MapOptions};
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let hold = Hold::open_or_create(dir.path().join("shop")).unwrap();
     /// # let prices = hold.maps().open_or_create("prices", MapOptions::general()).unwrap();
