@@ -175,9 +175,6 @@ TEST_F(Ground, ListsAndCachesAndStreams) {
     EXPECT_FALSE(map.compare_exchange_with_ttl("brief", "life", "longer", 1h));
     EXPECT_TRUE(map.compare_exchange_with_ttl("brief", std::nullopt, "longer", 1h));
     EXPECT_EQ(map.get("brief"), "longer");
-    EXPECT_TRUE(hold.maps().begin_stream("it", 1 << 16));
-    ch::follower follower = map.follow();
-    auto start = follower.position();
     EXPECT_EQ(map.remaining_ttl("absent"), std::nullopt);
     EXPECT_FALSE(map.touch("absent", 1h));
     map.set_with_ttl("touched", "value", 1min);
@@ -185,6 +182,9 @@ TEST_F(Ground, ListsAndCachesAndStreams) {
     EXPECT_TRUE(map.touch("touched", 1h));
     EXPECT_GT(map.remaining_ttl("touched"), 1min);
     EXPECT_EQ(map.get("touched"), "value");
+    EXPECT_TRUE(hold.maps().begin_stream("it", 1 << 16));
+    ch::follower follower = map.follow();
+    auto start = follower.position();
     map.set_with_ttl("short", "lived", 1ms);
     map.set("k", "v");
     EXPECT_EQ(follower.recv().key, "short");
