@@ -1,4 +1,4 @@
-//! A bucket has one publisher: who writes to it, and who may take it over.
+//! A bucket has one publisher, and another publisher may take it over.
 
 use crate::bridge::{Bridge, Place, ends, pairs};
 use crate::client::Client;

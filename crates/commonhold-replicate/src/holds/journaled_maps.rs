@@ -256,7 +256,7 @@ impl JournaledMaps {
 
     /// The maps among these that exist neither now nor a moment later. While a full sync puts
     /// another map in the place of a replica's, the list of names may lack it; and if the new map
-    /// has another mode, there is no map of this name for a moment.
+    /// has another mode, no map has this name between two steps of the sync.
     fn absent(&self, mut maps: Vec<(String, Life)>) -> Vec<(String, Life)> {
         let is_absent = |(name, _): &(String, Life)| match open_unready_map(&self.hold, name) {
             Ok(_) => false,
