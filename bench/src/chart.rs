@@ -1,7 +1,7 @@
 //! The chart of all ratios: green bars where Commonhold is ahead, red ones where the rival is.
 //!
-//! Invariant: every ratio of the parts that it draws is in it, losses as well as wins. A thin line
-//! spans the rounds from the lowest to the highest.
+//! Invariant: the chart shows every ratio of its parts, losses as well as wins. A thin line spans
+//! the rounds from the lowest to the highest.
 
 use std::fmt::Display;
 
@@ -42,7 +42,7 @@ struct Group {
     bars: Vec<Bar>,
 }
 
-/// The chart of the given parts, each with the name that its titles begin with, as SVG.
+/// Draws the chart of the given parts as SVG. Each part has the name with which its titles begin.
 pub fn svg(parts: &[(&str, &Report)], below_title: &str) -> Result<String> {
     let groups: Vec<Group> = parts.iter().flat_map(|(name, part)| groups(name, part)).collect();
     let height: i32 = groups.iter().map(Group::height).sum();
@@ -81,7 +81,7 @@ impl Group {
     }
 }
 
-/// The powers of ten that all ratios lie between.
+/// The powers of ten between which all ratios lie.
 struct Scale {
     low: i32,
     high: i32,

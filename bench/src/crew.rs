@@ -1,7 +1,8 @@
-//! The starting process's end of its workers: starts them, gives orders, gathers answers.
+//! The workers as the starting process sees them: it starts them, sends orders, and gathers
+//! answers.
 //!
-//! Invariant: when a [`Crew`] is dropped, its processes have ended, by their own ids. Called by the
-//! rounds only.
+//! Invariant: dropping a [`Crew`] ends its processes, by their own ids. Only the rounds call this
+//! module.
 
 use std::{
     path::{Path, PathBuf},
@@ -28,7 +29,7 @@ pub const VERB: &str = "worker";
 
 /// Longer than any phase within a sensible budget.
 const LIMIT: Duration = Duration::from_secs(600);
-/// How often to check whether all workers live, and whether a signal has come.
+/// The interval of the checks whether all workers are alive, and whether a signal has arrived.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// All workers of one rival in one workload.
@@ -44,7 +45,7 @@ pub struct Crew {
 
 impl Crew {
     /// Starts the processes and returns when all have opened their stores. When `stopped` is set,
-    /// it waits for none of them.
+    /// it stops waiting for them.
     pub fn start(
         rival: &dyn Rival,
         workload: &dyn Workload,
@@ -92,7 +93,7 @@ impl Crew {
         Ok(())
     }
 
-    /// Lets all of them run one phase.
+    /// Runs one phase in all workers.
     pub fn run(&mut self, phase: &str) -> Result<Done> {
         let order = serde_json::to_string(&Order { phase: phase.to_owned() })?;
         for member in &mut self.members {
@@ -120,7 +121,7 @@ impl Crew {
         Ok(all)
     }
 
-    /// Lets all of them close their stores normally and end.
+    /// Ends all workers, after they have closed their stores.
     pub fn finish(mut self) -> Result<()> {
         self.members.iter_mut().for_each(Worker::end_commands);
         for answer in self.gather()? {
@@ -133,7 +134,7 @@ impl Crew {
         Ok(())
     }
 
-    /// One answer of each.
+    /// Waits for one answer from each worker.
     fn gather(&mut self) -> Result<Vec<Answer>> {
         let begin = Instant::now();
         (0..self.members.len()).map(|number| self.answer(number, begin)).collect()
@@ -150,7 +151,7 @@ impl Crew {
         }
     }
 
-    /// An error if a worker has failed, which must be heard while another waits for it.
+    /// Returns an error if a worker has failed, because another worker may wait for it forever.
     fn look(&mut self, begin: Instant) -> Result<()> {
         self.is_wanted()?;
         let (name, limit) = (&self.name, LIMIT.as_secs());
@@ -167,7 +168,7 @@ impl Crew {
     }
 }
 
-/// The error for a worker that is gone without an answer.
+/// The error for a worker that has ended without an answer.
 fn ended(member: &mut Worker) -> anyhow::Error {
     match member.wait() {
         Ok(status) => anyhow!("{} ended without an answer: {status}", member.name),

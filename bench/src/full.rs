@@ -1,9 +1,10 @@
-//! `report`: everything in turns, one file with all numbers, and the chart made from it.
+//! `report`: measures everything in turns, and writes one file with all numbers, and the chart made
+//! from it.
 //!
 //! A part is a run of the rivals ([`crate::rounds`]), or of one workload of `hold bench`, which
 //! measures what has no rival here: a bare cache line, latencies, other numbers of replicas. Parts
-//! follow each other; within one, every round has every system once. Between the rounds the quiet of
-//! the machine is measured.
+//! run one after the other. Within a part, every round runs every system once. Between the rounds,
+//! the program measures how quiet the machine is.
 
 use std::{
     fs,
@@ -29,7 +30,7 @@ use crate::{
 
 /// The chart's name in the directory of the charts.
 const CHART: &str = "rivals.svg";
-/// The parts that are in the chart, each with how its titles begin.
+/// The parts that are in the chart, each with the beginning of its titles.
 const IN_CHART: [(&str, &str); 4] = [
     ("general", ""),
     ("large", "10 M keys, "),
@@ -37,14 +38,14 @@ const IN_CHART: [(&str, &str); 4] = [
     ("fixed", "fixed length, "),
 ];
 
-/// Everything that `report` found out.
+/// The results of `report`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Full {
-    /// Whether the sizes were those of a test, so that no number means anything.
+    /// Whether the sizes were those of a test, which makes all numbers meaningless.
     pub quick: bool,
     /// The machine.
     pub machine: Machine,
-    /// How quiet it was.
+    /// How quiet the machine was.
     pub quiet: Quiet,
     /// The parts, in the order in which they ran.
     pub parts: Vec<Part>,
@@ -66,7 +67,7 @@ pub struct Part {
 pub struct Counted {
     /// The operation, as `crates/budgets` names it.
     pub operation: String,
-    /// How many instructions.
+    /// The number of instructions.
     pub count: u64,
 }
 
@@ -78,7 +79,7 @@ enum Work {
     Hold(Vec<String>),
 }
 
-/// Measures everything, writes the JSON and the chart.
+/// Measures everything, and writes the JSON and the chart.
 pub fn run(settings: &ReportSettings) -> Result<Full> {
     let machine = Machine::look(&settings.dir)?;
     let mut watch = Watch::new();
@@ -126,7 +127,7 @@ fn works(settings: &ReportSettings) -> Vec<(&'static str, Work)> {
     works
 }
 
-/// The workloads of `hold bench`: the part's name, the words, and the sizes of a whole and of a
+/// The workloads of `hold bench`: the part's name, the words, and the sizes for a whole and for a
 /// quick run.
 const HOLD: [(&str, &str, &str, &str); 9] = [
     ("hold map", "map", "", "--keys 2000"),
@@ -149,7 +150,7 @@ fn rivals(settings: &ReportSettings, workloads: &[&str]) -> Settings {
     run
 }
 
-/// As many rounds of a workload of `hold bench`.
+/// Runs all rounds of a workload of `hold bench`.
 fn hold(
     words: &[String],
     settings: &ReportSettings,
@@ -173,7 +174,7 @@ fn hold(
     Ok(report)
 }
 
-/// The numbers of what `hold bench` prints, which has the same names for them.
+/// Reads the numbers from the JSON of `hold bench`, which has the same names for them.
 fn measured(round: u32, json: &Value) -> Result<Vec<Measured>> {
     let all = json["results"].as_array().context("`hold bench` prints no results")?;
     let one = |found: &Value| -> Option<Measured> {
@@ -187,7 +188,7 @@ fn measured(round: u32, json: &Value) -> Result<Vec<Measured>> {
             unit: text("unit")?,
         })
     };
-    // A number that is none, such as that of nothing, is null in JSON.
+    // A value that is not a number, such as the mean of no values, is null in JSON.
     Ok(all.iter().filter_map(one).collect())
 }
 
@@ -195,11 +196,11 @@ fn output(command: &mut Command) -> Result<String> {
     let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
     let output = output.with_context(|| format!("cannot run {command:?}"))?;
     ensure!(output.status.success(), "{command:?} failed: {}", output.status);
-    String::from_utf8(output.stdout).context("a program prints what is no text")
+    String::from_utf8(output.stdout).context("the output of a program is not UTF-8")
 }
 
-/// Counts the instructions of each operation with the project's own suite; none without valgrind or
-/// cargo, which is reported.
+/// Counts the instructions of each operation with the project's own suite. Without valgrind or
+/// cargo, it prints the reason and returns no counts.
 fn instructions() -> Vec<Counted> {
     eprintln!("part: instructions");
     let mut command = leash::command("cargo");

@@ -1,4 +1,4 @@
-//! Brings the servers and spdlog from Debian's packages, when asked and when root.
+//! Installs the servers and spdlog from Debian's packages, on request, and only as root.
 
 use std::process::Command;
 
@@ -7,12 +7,12 @@ use anyhow::{Context, Result, ensure};
 const PACKAGES: [&str; 6] =
     ["redis-server", "memcached", "nats-server", "nginx", "g++", "libspdlog-dev"];
 
-/// Installs the packages of the servers, and those with which spdlog's driver is compiled. The
-/// benchmark starts servers of its own; those that the packages would start as services it neither
-/// needs nor uses, so they are configured not to start.
+/// Installs the packages of the servers, and those that the driver of spdlog needs. The benchmark
+/// starts servers of its own. It does not use the services of the packages, so they are configured
+/// not to start.
 ///
 /// # Errors
-/// If not root, or if apt-get fails, which has then printed the reason.
+/// If the user is not root, or if apt-get fails, which then prints the reason.
 pub fn install() -> Result<()> {
     ensure!(
         rustix::process::geteuid().is_root(),
@@ -27,9 +27,9 @@ pub fn install() -> Result<()> {
 fn apt_get(arguments: &[&str]) -> Result<()> {
     let mut command = Command::new("apt-get");
     command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
-    // invoke-rc.d asks for the run level: in single-user mode no service is started.
+    // invoke-rc.d reads the run level here, and starts no service in single-user mode.
     command.env("RUNLEVEL", "1");
-    // apt-get's own words go to standard error, as standard output is for results.
+    // The output of apt-get goes to standard error, because standard output is for results.
     command.stdout(std::io::stderr());
     let status = command.status().context("cannot run apt-get: is this Debian?")?;
     ensure!(status.success(), "apt-get {} failed: {status}", arguments.join(" "));

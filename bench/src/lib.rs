@@ -1,4 +1,5 @@
 //! The same workloads over Commonhold and its rivals, interleaved in one run.
+//!
 //! | module | contents |
 //! |---|---|
 //! | [`rival`] | the common part of all systems |
@@ -9,16 +10,18 @@
 //! | [`workloads`] | one file per workload |
 //! | [`worker`] | the process that does a workload's operations |
 //! | [`team`] | the workers in it, each a thread, which start together |
-//! | [`crew`] | the starting process's end of its workers |
+//! | [`crew`] | the workers, as the starting process sees them |
 //! | [`rounds`] | the order of the systems, and their numbers of keys |
-//! | [`program`] | the command `hold`, which serves files and asks for them |
+//! | [`program`] | the command `hold`, which serves files and requests them |
 //! | [`report`] | the one JSON object, and the table made from it |
 //! | [`full`], [`quiet`], [`chart`] | everything in turns, how quiet the machine was, the chart |
-//! | [`verdicts`] | the goals, each with met or missed |
-//! | [`site`], [`machine`], [`install`], [`settings`] | where, on what, with which packages, as asked how |
+//! | [`verdicts`] | the goals, each marked as met or missed |
+//! | [`site`], [`machine`], [`install`] | the directory of a run, the machine, the packages |
+//! | [`settings`] | the command line |
 //!
-//! A round is every system once, each on a fresh store; ratios are taken within a round, and the
-//! median of the rounds is reported. So a slow minute of a shared machine affects all alike.
+//! A round runs every system once, each on a fresh store. Ratios are computed within a round, and
+//! the report has the median of the rounds. So a slow minute of a shared machine affects all
+//! systems alike.
 
 pub mod chart;
 pub mod crew;

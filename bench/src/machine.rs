@@ -1,4 +1,4 @@
-//! The machine on which the numbers were measured, and where the stores lie on it.
+//! The machine on which the numbers were measured, and the file system of the stores.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// Magic numbers of file systems, from statfs(2).
 const TMPFS: u32 = 0x0102_1994;
 
-/// The machine, as far as it bears on the numbers.
+/// The facts about the machine that affect the numbers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Machine {
     /// The facts that every benchmark of the project reports.

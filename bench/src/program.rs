@@ -1,9 +1,9 @@
-//! The command `hold`, as users build it: a server of files, and the client that asks every server.
+//! The command `hold`, as users build it: a file server, and the client of every file server.
 //!
-//! It is built by cargo from the sources that this program was built from, in the same profile, so
-//! that what is measured is never older than they are; that takes a moment if there is nothing to do.
-//! Where the sources or cargo are gone, the `hold` next to this program or in the search path must
-//! do. Called by what prepares a workload, before anything is measured.
+//! Cargo builds it from the sources of this program, in the same profile, so that the command is
+//! never older than they are. This takes only a moment if nothing has changed. Without the sources
+//! or without cargo, the benchmark uses the `hold` next to this program or in the search path. The
+//! code that prepares a workload calls this module, before anything is measured.
 
 use std::{
     env,
@@ -20,10 +20,10 @@ use serde_json::Value;
 use crate::rivals::{leash, server::find};
 
 const NAME: &str = "hold";
-/// Of the workspace that it belongs to.
+/// The directory of the command's workspace.
 const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
-/// The program, built if need be; once in each process.
+/// The path of the program. Each process builds it at most once.
 pub fn hold() -> Result<PathBuf> {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     if let Some(found) = FOUND.get() {
@@ -36,11 +36,11 @@ pub fn hold() -> Result<PathBuf> {
     Ok(FOUND.get_or_init(|| program).clone())
 }
 
-/// The reason why there is none, and the remedy; `None` if there is one, or can be.
+/// The reason why the program cannot be found or built, and the remedy; `None` if it can.
 pub fn missing() -> Option<String> {
     let missing = builder().is_none() && existing().is_none();
     let why =
-        || format!("{NAME} is neither here nor can it be built: cargo install --path crates/hold");
+        || format!("{NAME} was not found and cannot be built: cargo install --path crates/hold");
     missing.then(why).or_else(leash::missing)
 }
 
@@ -59,7 +59,7 @@ fn existing() -> Option<PathBuf> {
 
 fn build(cargo: &OsString) -> Result<PathBuf> {
     let mut building = leash::command(cargo)
-        // The profile of the tests is in the settings there.
+        // The settings of the profile for tests are there.
         .current_dir(WORKSPACE)
         .args(["build", "--quiet", "--package", NAME, "--bin", NAME])
         .args(["--profile", profile(), "--message-format", "json-render-diagnostics"])
@@ -71,7 +71,7 @@ fn build(cargo: &OsString) -> Result<PathBuf> {
     building.stdout.take().context("cargo has no output")?.read_to_string(&mut said)?;
     let status = building.wait().context("cannot wait for cargo")?;
     ensure!(status.success(), "cargo cannot build {NAME}: {status}");
-    executable(&said).with_context(|| format!("cargo does not say where {NAME} is"))
+    executable(&said).with_context(|| format!("cargo does not report the path of {NAME}"))
 }
 
 /// The file that cargo's messages name.
@@ -82,7 +82,7 @@ fn executable(said: &str) -> Option<PathBuf> {
     files.next_back()
 }
 
-/// The profile in which this program was built, by the directory that it lies in.
+/// The profile in which this program was built, according to its directory.
 fn profile() -> &'static str {
     let ours = env::current_exe().unwrap_or_default();
     let folders = ours.parent().into_iter().flat_map(Path::ancestors);

@@ -1,8 +1,9 @@
-//! How quiet the machine was: what a reader of the numbers must know before trusting them.
+//! How quiet the machine was, which a reader must know to judge the numbers.
 //!
-//! On a quiet machine a message between two cores and a load that depends on the load before take
-//! the same time in every round. Neighbours on the same host widen their spread, take processor time
-//! away (steal), or both. Called between the rounds, when nothing else of a run is at work.
+//! On a quiet machine, a message between two cores takes the same time in every round, and so does
+//! a load that depends on the load before. Neighbours on the same host widen their spread, take
+//! processor time away (steal), or both. Called between the rounds, when no other part of a run is
+//! active.
 
 use std::{
     hint,
@@ -18,11 +19,11 @@ use commonhold_lab::workload::{
 };
 use serde::{Deserialize, Serialize};
 
-/// How long to send to and fro.
+/// How long to send messages to and fro.
 const PING_TIME: Duration = Duration::from_millis(50);
 /// Round trips between two readings of the clock.
 const TRIPS: u64 = 256;
-/// Looks before the processor is given away, on which the other thread may have to run.
+/// Looks before a thread yields the processor, which the other thread may need.
 const LOOKS: u32 = 20_000;
 const END: u64 = u64::MAX;
 
@@ -31,19 +32,19 @@ const END: u64 = u64::MAX;
 pub struct Quiet {
     /// The load of the last minute before the run.
     pub load_before: f64,
-    /// The same after it, which contains the run itself.
+    /// The load after the run, which includes the run itself.
     pub load_after: f64,
-    /// Percent of all processors' time that the hypervisor gave to others.
+    /// The percentage of processor time that the hypervisor gave to others.
     pub steal_percent: f64,
     /// One way from core to core, in nanoseconds.
     pub ping_ns: Spread,
     /// One load that depends on the load before, at a random place, in nanoseconds.
     pub load_ns: Spread,
-    /// What was measured between the rounds.
+    /// The measurements between the rounds.
     pub samples: Vec<Sample>,
 }
 
-/// A measure between two rounds.
+/// A measurement between two rounds.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Sample {
     /// One way from core to core, in nanoseconds.

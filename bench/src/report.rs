@@ -14,7 +14,7 @@ use crate::{machine::Machine, rivals::OURS, settings::Settings};
 /// The number of notes shown; the JSON has all.
 const MOST_NOTES: usize = 10;
 
-/// Everything that a run found out.
+/// The results of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// The machine.
@@ -23,31 +23,31 @@ pub struct Report {
     pub results: Vec<Summary>,
     /// The systems that took part, their settings, and their numbers of keys.
     pub systems: Vec<System>,
-    /// The systems that could not, and the reasons.
+    /// The systems that could not take part, and the reasons.
     pub not_run: Vec<String>,
     /// Remarks that cast doubt on single values.
     #[serde(default)]
     pub notes: Vec<String>,
-    /// How it was asked to run.
+    /// The options of the run.
     pub run: Run,
     /// Every single value.
     pub rounds: Vec<Measured>,
 }
 
-/// How a run was asked to run.
+/// The options of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Run {
     /// Requested rounds.
     pub rounds: u32,
-    /// Seconds a phase could take.
+    /// Seconds that a phase could take.
     pub budget_s: f64,
-    /// In which order `map` read.
+    /// The order in which `map` read.
     pub order: crate::rival::Order,
     /// Whether Commonhold's map was of fixed length.
     pub fixed: bool,
     /// Whether puts were timed one by one.
     pub latency: bool,
-    /// Load of the machine at the end; our own workers are in it.
+    /// Load of the machine at the end, including the run's own workers.
     pub load_after: f64,
 }
 
@@ -102,7 +102,8 @@ pub struct System {
     pub keys_per_worker: u64,
     /// Requested keys; more than it had if it was scaled down to the budget.
     pub keys_asked_per_worker: u64,
-    /// At how many requests per second latencies were taken, by phase; the same for all systems.
+    /// The requests per second at which latencies were measured, by phase. They are the same for
+    /// all systems.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rates: Vec<(String, u64)>,
 }
@@ -118,7 +119,7 @@ pub struct Ratio {
 }
 
 impl Report {
-    /// An empty one.
+    /// An empty report.
     pub fn new(machine: Machine, settings: &Settings) -> Report {
         let run = Run {
             rounds: settings.rounds,
@@ -139,7 +140,7 @@ impl Report {
         }
     }
 
-    /// Takes the medians, when all rounds are in.
+    /// Computes the medians, after the last round.
     pub fn conclude(&mut self) {
         self.run.load_after = load();
         for one in self.rounds.iter().filter(|one| one.round == 1) {
@@ -202,7 +203,7 @@ impl Report {
         )
     }
 
-    /// Workload with phase, and metric, in the order in which they came.
+    /// Workload with phase, and metric, in the order in which they were measured.
     pub fn headings(&self) -> Vec<(&str, &str)> {
         let mut headings: Vec<(&str, &str)> = Vec::new();
         for result in &self.results {
@@ -267,7 +268,7 @@ impl Report {
             if about.keys_per_worker < about.keys_asked_per_worker {
                 write!(
                     out,
-                    ", SCALED DOWN from {} to fit the budget (smaller is kinder to it)",
+                    ", SCALED DOWN from {} to fit the budget (a smaller number favours it)",
                     about.keys_asked_per_worker
                 )?;
             }
@@ -298,7 +299,8 @@ impl Report {
         pairs.map(|(of, by)| of / by).collect()
     }
 
-    /// Commonhold against a rival, round by round; `None` for Commonhold itself, in any setting.
+    /// The ratio of Commonhold to a rival, round by round; `None` for Commonhold itself, in any
+    /// setting.
     pub fn ratio(&self, rival: &str, workload: &str, metric: &str) -> Option<Ratio> {
         if rival.starts_with(OURS) {
             return None;

@@ -18,11 +18,11 @@ use crate::rivals::server::Server;
 pub enum Sharing {
     /// Any process: each worker is a process.
     Processes,
-    /// Only one process: the workers are threads of one process, which is the kinder case.
+    /// Only one process: the workers are threads of one process, which favours the rival.
     Threads,
 }
 
-/// In which order a worker reads.
+/// The order in which a worker reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {
@@ -39,15 +39,16 @@ pub struct Shape {
     pub workers: u64,
     /// Keys of each worker; in the workloads of messages the number of messages.
     pub keys: u64,
-    /// How the `get` phases go through the keys.
+    /// The order in which the `get` phases read the keys.
     pub order: Order,
     /// Commonhold only: a fixed-length map instead of a general one.
     pub fixed: bool,
     /// Commonhold only: a file hold instead of a memory hold.
     pub in_file: bool,
-    /// Time every put by itself. Costs a clock reading each.
+    /// Whether every put is timed separately, which costs a clock reading per put.
     pub latency: bool,
-    /// In workloads with a pace, what each phase does, the same for all systems. Empty in the pilot.
+    /// In workloads with a pace, the load of each phase, which is the same for all systems. Empty
+    /// in the pilot.
     #[serde(default)]
     pub loads: Vec<Load>,
 }
@@ -55,11 +56,11 @@ pub struct Shape {
 /// The load of a phase on a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Load {
-    /// Requests, each as soon as one before it is answered.
+    /// Requests in a closed loop, each sent as soon as an earlier one is answered.
     pub closed: u64,
-    /// Requests at the rate.
+    /// Requests at the rate below.
     pub paced: u64,
-    /// This number per second.
+    /// The rate, in requests per second.
     pub rate: u64,
 }
 
@@ -71,7 +72,7 @@ pub trait Rival: Sync {
     /// The version that runs here.
     fn version(&self) -> Result<String>;
 
-    /// Everything that was chosen for it and that a reader needs to judge the numbers.
+    /// The settings that a reader needs to judge the numbers.
     fn settings(&self) -> &'static str;
 
     /// The workers that can share its stores.
@@ -87,13 +88,13 @@ pub trait Rival: Sync {
         None
     }
 
-    /// Whether it may return a wrong value now and then, because its readers race with its writer. A
-    /// wrong value of any other system ends the run; of such a system, the report counts it.
+    /// Whether it may occasionally return a wrong value, because its readers race with its writer.
+    /// The report counts such values. A wrong value from any other system ends the run.
     fn reads_may_be_wrong(&self) -> bool {
         false
     }
 
-    /// Makes what its workers share, empty, in the empty directory `site`. Called once, by the
-    /// process that starts the workers; a server runs as long as what is returned.
+    /// Creates the empty store that its workers share, in the empty directory `site`. The process
+    /// that starts the workers calls this once. A server runs until the returned value is dropped.
     fn prepare(&self, site: &Path, shape: &Shape) -> Result<Option<Server>>;
 }

@@ -1,9 +1,9 @@
 //! The order of the systems, and their numbers of keys.
 //!
-//! Invariant: within a round every system runs once, each on a fresh store that is removed before
-//! the next begins; so neighbours in a round saw the same minute of the machine. Before the rounds,
-//! a short pilot of each system shows how many keys fit into the budget, or which pace all can
-//! sustain.
+//! Invariant: within a round, every system runs once, on a fresh store that is removed before the
+//! next system begins. So neighbours in a round run in the same minute of the machine. Before the
+//! rounds, a short pilot of each system shows how many keys fit into the budget, or which pace all
+//! systems can sustain.
 
 use std::{
     fs,
@@ -31,7 +31,7 @@ use crate::{
 const PILOT_KEYS: u64 = 10_000;
 const FEWEST_KEYS: u64 = 1_000;
 
-/// One system in one workload, on as many keys as it gets.
+/// One system in one workload, with its number of keys.
 struct Entry {
     rival: &'static dyn Rival,
     workload: &'static dyn Workload,
@@ -41,7 +41,8 @@ struct Entry {
     paces: Vec<f64>,
 }
 
-/// Measures everything that the settings ask for; calls `after_round` when nothing is at work.
+/// Measures everything that the settings request. Calls `after_round` after each round, when no
+/// worker runs.
 pub fn run(settings: &Settings, after_round: &mut dyn FnMut()) -> Result<Report> {
     ensure!(settings.budget > 0.0, "--budget must be more than 0 seconds");
     if settings.install {
@@ -89,7 +90,8 @@ fn workload_names(settings: &Settings) -> Vec<String> {
     settings.workloads.clone()
 }
 
-/// A misspelt rival, or one without a part in the run, must not look like one that was left out.
+/// Returns an error if a rival's name is misspelt, or if the rival has no part in the run: it must
+/// not look like a rival that was left out.
 fn check_names(settings: &Settings) -> Result<()> {
     let workloads = workload_names(settings);
     for given in settings.rivals.iter().chain(&settings.without) {
@@ -104,7 +106,7 @@ fn check_names(settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-/// The systems of a workload, ours first; prints which ones cannot take part.
+/// The systems of a workload, Commonhold first. Prints the ones that cannot take part.
 fn company(
     settings: &Settings,
     workload: &dyn Workload,
@@ -146,7 +148,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Finds out by a pilot how many keys the rival can do in the budget.
+    /// Runs a pilot to find how many keys the rival can process within the budget.
     fn plan(
         &mut self,
         rival: &'static dyn Rival,
@@ -160,7 +162,7 @@ impl Bench {
         eprintln!("pilot: {}, {}", workload.name(), rival.name());
         let (mut slowest, mut paces) = (0.0_f64, Vec::new());
         self.phases(&entry, |phase, done, _| {
-            // A phase that pauses takes its time, however many keys there are.
+            // The time of a phase that pauses does not depend on the number of keys.
             if workload.rate(phase).is_some() {
                 slowest = slowest.max(seconds(done) / entry.shape.keys as f64);
             }
@@ -174,8 +176,8 @@ impl Bench {
         Ok(entry)
     }
 
-    /// One system once: all phases on a fresh store. Returns the measurements, and remarks that
-    /// cast doubt on them.
+    /// Runs all phases of one system once, on a fresh store. Returns the measurements, and remarks
+    /// that cast doubt on them.
     fn measure(&mut self, entry: &Entry, round: u32) -> Result<(Vec<Measured>, Vec<String>)> {
         let (mut all, mut notes) = (Vec::new(), Vec::new());
         let name = entry.rival.name();
@@ -217,7 +219,7 @@ impl Bench {
         Ok((all, notes))
     }
 
-    /// Runs all phases; hands each phase's name, what was done and the store's memory to `each`.
+    /// Runs all phases, and passes each phase's name, its work and the store's memory to `each`.
     fn phases(
         &mut self,
         entry: &Entry,
@@ -247,8 +249,8 @@ impl Bench {
     }
 }
 
-/// In workloads that have a pace, gives all systems the same load: the most that the slowest can
-/// sustain.
+/// In workloads that have a pace, gives all systems the same load, which depends on the pace of the
+/// slowest.
 fn agree(entries: &mut [Entry], budget_seconds: f64) {
     let paces: Vec<_> =
         entries.iter().map(|entry| (entry.workload.name(), entry.paces.clone())).collect();
@@ -302,7 +304,7 @@ fn server_bytes(server: Option<&Server>) -> Result<u64> {
 }
 
 fn seconds(done: &Done) -> f64 {
-    // A clock may tell the same nanosecond twice; a rate must stay finite.
+    // A clock may return the same nanosecond twice, and a rate must stay finite.
     (done.end_ns - done.start_ns).max(1) as f64 / 1e9
 }
 

@@ -1,9 +1,10 @@
-//! The interface of every system that serves files: a [`Host`] that starts a server of a directory.
+//! The interface of every system that serves files: a [`Host`] that starts a server for a
+//! directory.
 //!
-//! Invariant: as in [`crate::store`], the workload knows a system only through this trait. All that
-//! is asked of a server is asked over its network protocol by the same client, which is a program of
-//! its own; so there is nothing here but where it listens and which process it is. Rivals implement
-//! it; the team calls it, and the tests do.
+//! Invariant: as in [`crate::store`], the workload knows a system only through this trait. The same
+//! client, a separate program, sends all requests to every server over the network. So this
+//! interface provides only the server's address and its process. Rivals implement it; the team and
+//! the tests call it.
 
 use std::{
     fs,
@@ -17,12 +18,13 @@ use crate::{program, rival::Rival, rivals::server::Server, workloads::files::set
 
 /// A rival that serves the files of a directory by HTTP/1.1.
 pub trait Host: Rival {
-    /// Starts a server of the files in `files` with `workers` workers, and returns when it answers.
-    /// It writes only to `place`, an empty directory. The calling thread must outlive it.
+    /// Starts a server for the files in `files` with `workers` workers, and returns when it
+    /// answers. The server writes only to `place`, an empty directory. The calling thread must
+    /// outlive it.
     fn start(&self, ground: &Ground, place: &Path, files: &Path, workers: u64) -> Result<Service>;
 }
 
-/// A server that answers. It ends when this is dropped, with all its processes.
+/// A server that answers. When this is dropped, the server ends, with all its processes.
 pub struct Service {
     /// Its first process, from which all its others descend.
     pub server: Server,
@@ -30,17 +32,17 @@ pub struct Service {
     pub address: String,
 }
 
-/// The shared files of the servers of one turn and their client.
+/// The program and the files that the servers of one turn share with their client.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Ground {
-    /// `hold`: the client in any case.
+    /// The path of `hold`, which is the client of every server.
     pub program: PathBuf,
     /// A directory for each set of files, under the set's name.
     pub files: PathBuf,
 }
 
 impl Ground {
-    /// Creates the files in `site`, with a limit per set. The `prepare` of every host.
+    /// Creates the files in `site`, with a limit per set. The `prepare` of every host calls this.
     pub fn make(site: &Path, most_files: u64) -> Result<Ground> {
         let ground = Ground { program: program::hold()?, files: site.join("files") };
         fs::create_dir(&ground.files).context("cannot make a directory for the files")?;
@@ -48,13 +50,13 @@ impl Ground {
             set.make(&ground, most_files)?;
         }
         let note = serde_json::to_vec(&ground)?;
-        fs::write(note_in(site), note).context("cannot note where the files are")?;
+        fs::write(note_in(site), note).context("cannot record the place of the files")?;
         Ok(ground)
     }
 
     /// The files that [`Ground::make`] created there, perhaps in another process.
     pub fn of(site: &Path) -> Result<Ground> {
-        let note = fs::read(note_in(site)).context("cannot find out where the files are")?;
+        let note = fs::read(note_in(site)).context("cannot read the place of the files")?;
         Ok(serde_json::from_slice(&note)?)
     }
 }

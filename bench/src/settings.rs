@@ -40,26 +40,27 @@ pub enum Command {
     },
     /// Measure everything in turns, and write all numbers to one file and the ratios to a chart.
     Report(ReportSettings),
-    /// Print the goals of the project, each with met or missed.
+    /// Print the goals of the project, each marked as met or missed.
     Goals {
         /// The file that `report` wrote.
         #[arg(default_value = JSON)]
         file: PathBuf,
-        /// The output of the suite of budgets, instead of the counts in the file.
+        /// A file with the output of the suite of budgets, to use instead of the counts in the
+        /// report.
         #[arg(long)]
         budgets: Option<PathBuf>,
     },
     /// List the rivals: version, settings, and whether they can run here.
     List,
     /// Install redis-server, memcached, nats-server, nginx and the dependencies of spdlog's driver
-    /// from Debian's packages. Only root can.
+    /// from Debian's packages. Only root can do this.
     Install,
     /// One worker of a run; `run` starts it.
     #[command(hide = true)]
     Worker,
 }
 
-/// How to make the whole report.
+/// The options of `report`.
 #[derive(Args, Clone, Debug)]
 pub struct ReportSettings {
     /// The file for all numbers.
@@ -71,7 +72,7 @@ pub struct ReportSettings {
     /// The number of rounds of each part [default: 5, quick: 1].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: Option<u32>,
-    /// Sizes so small that no number means anything, to test the command.
+    /// Use tiny sizes, which make the numbers meaningless, to test the command.
     #[arg(long)]
     pub quick: bool,
     /// The directory of the stores.
@@ -79,7 +80,7 @@ pub struct ReportSettings {
     pub dir: PathBuf,
 }
 
-/// Where the report's files are, in the sources of the project.
+/// The directory of the report's files in the sources of the project.
 const CHARTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/figures");
 const JSON: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/figures/rivals.json");
 
@@ -90,7 +91,7 @@ impl ReportSettings {
     }
 }
 
-/// How to measure.
+/// The options of `run`.
 #[derive(Args, Clone, Debug)]
 pub struct Settings {
     /// The workloads: map, loop, private, memory-8+8, memory-16+64 (also with -scattered at the
@@ -116,7 +117,8 @@ pub struct Settings {
     /// Use a fixed-length map for Commonhold.
     #[arg(long)]
     pub fixed: bool,
-    /// Also report the slowest and the p99.99 put. Costs every system one clock reading per put.
+    /// Also report the slowest and the p99.99 put. This costs every system one clock reading per
+    /// put.
     #[arg(long)]
     pub latency: bool,
     /// Only these rivals (Commonhold always runs). Spaces in a name may be written as hyphens.
@@ -134,7 +136,7 @@ pub struct Settings {
     /// Also write the JSON to this file.
     #[arg(long)]
     pub json: Option<PathBuf>,
-    /// First install missing packages. Only root can.
+    /// First install missing packages. Only root can do this.
     #[arg(long)]
     pub install: bool,
 }

@@ -1,8 +1,8 @@
 //! Where a run keeps its files: one directory with a random name, locked by the run that made it.
 //!
 //! Invariant: a directory whose lock is free belongs to a run that died, and the next run removes
-//! it. So nothing stays behind on a memory file system for longer than until the next run, even
-//! after SIGKILL. Called by the rounds, and by tests.
+//! it. So files remain on a memory file system only until the next run, even after SIGKILL. The
+//! rounds and the tests call this module.
 
 use std::{
     fs::{self, File},
@@ -14,7 +14,7 @@ use rustix::fs::{FlockOperation, flock};
 
 const PREFIX: &str = "commonhold-bench.";
 const LOCK: &str = "lock";
-/// Where Linux has POSIX shared memory.
+/// The directory in which Linux has POSIX shared memory.
 const SHARED_MEMORY: &str = "/dev/shm";
 
 /// The directory of one run; removed when dropped.
@@ -26,14 +26,15 @@ pub struct Site {
 }
 
 impl Site {
-    /// Makes the directory inside `parent`, after removing those that dead runs left there.
+    /// Creates the directory in `parent`, after it has removed those of dead runs.
     pub fn new(parent: &Path) -> Result<Site> {
         sweep(parent)?;
         let directory = tempfile::Builder::new()
             .prefix(PREFIX)
             .tempdir_in(parent)
             .with_context(|| format!("cannot make a directory in {}", parent.display()))?;
-        // Locked first, named then: a run that sweeps at this moment must not take it for dead.
+        // The file is locked before it gets its name, so a run that sweeps at this moment does not
+        // take this run for dead.
         let unready = directory.path().join("unready");
         let lock = File::create(&unready).context("cannot make a lock file")?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive).context("cannot lock the site")?;
@@ -41,7 +42,8 @@ impl Site {
         Ok(Site { directory, runs: 0, _lock: lock })
     }
 
-    /// An empty directory for the next store. Short, as a socket's path has little room.
+    /// Creates an empty directory for the next store. Its path is short, because the path of a
+    /// socket has a length limit.
     pub fn fresh(&mut self) -> Result<PathBuf> {
         self.runs += 1;
         let path = self.directory.path().join(self.runs.to_string());
@@ -57,12 +59,12 @@ pub fn mark(site: &Path) -> String {
     names.into_iter().rev().collect::<Vec<_>>().join(".") + "."
 }
 
-/// Removes what has the [`mark`] of a run in the system's shared memory, where some rivals have no
-/// choice but to be.
+/// Removes the objects with the [`mark`] of a run from the system's shared memory, which some
+/// rivals have to use.
 fn remove_marked(run: &Path) {
     let Some(name) = run.file_name() else { return };
     let mark = format!("{}.", name.to_string_lossy());
-    // Another run may remove the rest; there is no caller to report it to.
+    // Errors are ignored, because no caller can use them: another run may remove the rest.
     for entry in fs::read_dir(SHARED_MEMORY).into_iter().flatten().flatten() {
         if entry.file_name().to_string_lossy().starts_with(&mark) {
             let _ = fs::remove_file(entry.path());
@@ -84,7 +86,8 @@ fn sweep(parent: &Path) -> Result<()> {
         if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
             continue;
         }
-        // Without a lock file it is another user's, or is being made at this moment.
+        // A directory whose lock file cannot be opened belongs to another user, or is just being
+        // created.
         let Ok(lock) = File::open(entry.path().join(LOCK)) else { continue };
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
             eprintln!("removing {}, which a dead run left", entry.path().display());
@@ -96,7 +99,8 @@ fn sweep(parent: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Bytes that the files under `path` really take: blocks, not lengths, as some files are sparse.
+/// The number of bytes that the files under `path` occupy: blocks, not lengths, because some files
+/// are sparse.
 pub fn allocated_bytes(path: &Path) -> Result<u64> {
     use std::os::unix::fs::MetadataExt;
     let mut bytes = 0;

@@ -2,8 +2,7 @@
 //! [`Store`] through which one worker does its operations.
 //!
 //! Invariant: the workloads, which `hold bench` runs as well, know a system only through these
-//! traits, so that all of them run the very same code. Rivals implement them; the worker calls
-//! them.
+//! traits, so that all systems run the same code. Rivals implement them; the worker calls them.
 
 use std::path::Path;
 
@@ -22,7 +21,7 @@ pub trait Keeper: Rival {
         1
     }
 
-    /// Opens what [`Rival::prepare`] made. Called once in each process, with as many `threads` as
-    /// that process has workers: one store for each.
+    /// Opens the store that [`Rival::prepare`] created, once for each worker of this process. Each
+    /// process calls this once; `threads` is its number of workers.
     fn open(&self, site: &Path, shape: &Shape, threads: usize) -> Result<Vec<Box<AnyStore>>>;
 }

@@ -1,7 +1,7 @@
-//! The workers of one process: opens their stores, and lets all of them run a phase together.
+//! The workers of one process: it opens their stores, and runs each phase in all of them together.
 //!
-//! Invariant: the time of a phase is from the first worker's start to the last one's end; what is
-//! only checking lies outside it. Called by the worker process only.
+//! Invariant: the time of a phase is from the first worker's start to the last one's end. It does
+//! not include checks after the phase. Only the worker process calls this module.
 
 use std::{process, sync::Barrier, thread};
 
@@ -25,7 +25,7 @@ pub trait Team {
     /// Runs one phase in all of them.
     fn run(&mut self, phase: &str) -> Result<Done>;
 
-    /// Leaves everything in order.
+    /// Closes everything cleanly.
     fn finish(&mut self) -> Result<()>;
 }
 
@@ -115,7 +115,7 @@ impl Team for Ports {
     }
 }
 
-/// One server after the other, each with its client: this process only looks on.
+/// Runs one server after the other, each with its client. This process does no work of its own.
 struct Served {
     workload: &'static dyn OfServers,
     host: &'static dyn Host,
@@ -125,9 +125,9 @@ struct Served {
 impl Team for Served {
     fn run(&mut self, phase: &str) -> Result<Done> {
         let Served { workload, host, job } = self;
-        ensure!(job.threads == 1, "a server has one who asks");
+        ensure!(job.threads == 1, "a server has one client");
         let start_ns = now_ns();
-        // On this thread, which outlives the server.
+        // This runs on this thread, because the thread outlives the server.
         let findings = workload.run(phase, *host, &job.shape, &job.site)?;
         let tally = Tally { operations: findings.operations, ..Tally::default() };
         Ok(Done { findings, ..done(start_ns, now_ns(), tally) })
@@ -138,14 +138,14 @@ impl Team for Served {
     }
 }
 
-/// The others wait for this one's messages, and would wait forever.
+/// Ends the process, because the other workers would wait forever for this one's messages.
 fn give_up(error: &anyhow::Error) -> ! {
-    // If even that cannot be reported, the end of this process shows it.
+    // If the report fails as well, the end of this process shows the failure.
     let _ = say(&Answer::Failed(format!("{error:#}")));
     process::exit(1)
 }
 
-/// Lets each member play in a thread of its own, all from the same moment on.
+/// Runs `play` for each member in a thread of its own. All start at the same moment.
 fn together<S: Send>(
     members: &mut [S],
     timed: bool,
@@ -155,7 +155,7 @@ fn together<S: Send>(
     let one = |at: usize, member: &mut S| -> Result<Done> {
         let tally = Tally::new(timed);
         start.wait();
-        // Failures may only occur after the barrier, or the others would wait forever.
+        // Nothing before the barrier may fail, because the others would then wait forever.
         let start_ns = now_ns();
         let tally = play(at, member, tally)?;
         Ok(done(start_ns, now_ns(), tally))

@@ -1,7 +1,7 @@
-//! `goals`: the goals of the project, each with met or missed, from the file of `report`.
+//! `goals`: the goals of the project, each marked as met or missed, judged by the file of `report`.
 //!
 //! The goals are the data of [`commonhold_lab::bench::goals`]. A ratio to a rival of the same part
-//! is the median of the rounds' ratios; one to a number of another machine has an asterisk.
+//! is the median of the rounds' ratios. A ratio to a number from another machine has an asterisk.
 
 use commonhold_lab::bench::{
     goals::{self, Goal, Place},
@@ -14,14 +14,14 @@ use crate::full::Full;
 /// The table's headings.
 const HEADINGS: [&str; 6] = ["job", "rival", "measured", "ratio", "goal", ""];
 
-/// One goal and what became of it.
+/// The result of one goal.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
     /// It is reached.
     Met,
     /// It is not reached.
     Missed,
-    /// It is not in the file; the reason.
+    /// It cannot be judged; this is the reason.
     Unknown(String),
 }
 
@@ -137,7 +137,7 @@ mod tests {
         serde_json::from_value(goal).unwrap()
     }
 
-    /// Two rounds, in which we make 6 and 8, and the rival 2 and 4.
+    /// Two rounds, in which Commonhold reaches 6 and 8, and the rival 2 and 4.
     fn full() -> Full {
         let one = |round: u32, system: &str, value: f64| {
             json!({"round": round, "system": system, "workload": "map.get",

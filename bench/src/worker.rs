@@ -1,8 +1,8 @@
 //! The process that does a workload's operations: this program, started again by [`crate::crew`].
 //!
-//! It reads one JSON line for each order from standard input and answers each with one line on
-//! standard output. Invariant: it ends when its input ends, and the kernel ends it with the thread
-//! that started it, so no worker outlives its run. Nothing else may be printed by it.
+//! It reads orders from standard input, each a JSON line, and answers each with one line on
+//! standard output. It must print nothing else. Invariant: it ends when its input ends, and the
+//! kernel ends it with the thread that started it, so no worker outlives its run.
 
 use std::{path::PathBuf, process};
 
@@ -32,11 +32,11 @@ pub struct Job {
     pub shape: Shape,
     /// The number of this process's first worker.
     pub first_worker: u64,
-    /// How many workers it has, each a thread.
+    /// The number of its workers, each of which is a thread.
     pub threads: usize,
 }
 
-/// The commands that follow: the phases, one after the other.
+/// A later command: the phase to run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Order {
     /// Its name.
@@ -46,16 +46,16 @@ pub struct Order {
 /// The answer of a worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Answer {
-    /// To the job: everything is open.
+    /// The answer to the job: everything is open.
     Ready {
         /// Bytes of memory the process holds.
         resident_bytes: u64,
     },
-    /// To a phase.
+    /// The answer to a phase.
     Done(Done),
-    /// To the end of input: all is left in order.
+    /// The answer to the end of input: everything is closed cleanly.
     Finished,
-    /// To anything: it went wrong, and the process ends.
+    /// The answer to any command that failed. The process then ends.
     Failed(String),
 }
 
@@ -74,13 +74,13 @@ pub struct Done {
     pub absent: u64,
     /// Bytes of memory the process holds at the end.
     pub resident_bytes: u64,
-    /// The single times.
+    /// The times of single operations.
     pub times: Packed,
     /// A client's results for a server.
     pub findings: Findings,
 }
 
-/// The worker's whole life.
+/// Runs the worker until its input ends.
 pub fn main() -> Result<()> {
     if let Err(error) = serve() {
         say(&Answer::Failed(format!("{error:#}")))?;
@@ -106,7 +106,7 @@ fn serve() -> Result<()> {
     say(&Answer::Finished)
 }
 
-/// Answers with one line.
+/// Prints the answer as one line.
 pub fn say(answer: &Answer) -> Result<()> {
     Ok(workload::say(&serde_json::to_string(answer).context("cannot answer")?)?)
 }

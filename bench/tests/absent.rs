@@ -1,5 +1,5 @@
-//! The meaning of a rival that cannot run here: in the project's CI, which installs all it needs, a
-//! failure; elsewhere a test that checks nothing, and reports that.
+//! Rivals that cannot run here. In the project's CI, which installs all of them, this is a failure.
+//! Elsewhere, the test checks nothing, and reports that.
 
 use std::{env, io::Write};
 
@@ -9,7 +9,6 @@ use std::{env, io::Write};
 /// In CI.
 pub fn tell(who: &str) {
     assert!(env::var_os("CI").is_none_or(|ci| ci != "true"), "missing in CI: {who}");
-    // Past libtest's capture, so that it is seen although the test passes. Not eprintln: the test
-    // harness would keep it for itself.
+    // This bypasses the capture of libtest, which hides the output of `eprintln` if a test passes.
     writeln!(std::io::stderr(), "\n*** SKIPPED: {who}\n").expect("standard error takes a line");
 }

@@ -1,7 +1,7 @@
-//! Every rival that serves files serves the right ones, for as long as it should and no longer.
-//! The story runs with a client of the test's own, over a plain socket; in `run.rs` the client of
-//! the benchmark verifies every body. Servers with workers of their own are looked for afterwards:
-//! killed, they would leave their workers behind.
+//! Every rival that serves files serves the right ones, and ends when it should. The tests here
+//! have a simple client of their own, over a plain socket; in `run.rs`, the client of the benchmark
+//! verifies every body. Afterwards, the tests look for the workers of servers, because a killed
+//! server would leave its workers behind.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,7 +29,7 @@ fn shape() -> Shape {
     Shape { workers: 1, keys, order, fixed: false, in_file: false, latency: false, loads: vec![] }
 }
 
-/// A GET; status and body.
+/// Sends a GET; returns the status and the body.
 fn get(stream: &mut BufReader<TcpStream>, id: &str) -> (u16, Vec<u8>) {
     let request = format!("GET /{id} HTTP/1.1\r\nHost: localhost\r\n\r\n");
     stream.get_mut().write_all(request.as_bytes()).unwrap();
@@ -46,7 +46,7 @@ fn get(stream: &mut BufReader<TcpStream>, id: &str) -> (u16, Vec<u8>) {
     (status, body)
 }
 
-/// Files under a directory, by id.
+/// The files under a directory, by id.
 fn files(directory: &Path) -> BTreeMap<String, PathBuf> {
     let mut found = BTreeMap::new();
     for folder in fs::read_dir(directory).unwrap().flatten() {
@@ -58,7 +58,7 @@ fn files(directory: &Path) -> BTreeMap<String, PathBuf> {
     found
 }
 
-/// Parent of each process.
+/// The parent of each process.
 fn parents() -> BTreeMap<u32, u32> {
     let all = fs::read_dir("/proc").unwrap().flatten();
     let pids = all.filter_map(|one| one.file_name().to_str()?.parse().ok());
@@ -70,7 +70,7 @@ fn parents() -> BTreeMap<u32, u32> {
     pids.filter_map(parent).collect()
 }
 
-/// All that descend from a process.
+/// All descendants of a process.
 pub fn descendants(first: u32) -> BTreeSet<u32> {
     let parents = parents();
     let mut family = BTreeSet::from([first]);
@@ -99,12 +99,12 @@ fn await_workers(server: u32, workers: u64) -> BTreeSet<u32> {
     }
 }
 
-/// Waits until none of them exists.
+/// Waits until none of these processes exists.
 pub fn await_end(processes: &BTreeSet<u32>) {
     let start = Instant::now();
     let there = |pid: &u32| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        // A process that has ended, but was not waited for yet, does not count.
+        // A process that has ended, but that its parent has not waited for yet, does not count.
         stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
     };
     while let Some(left) = processes.iter().find(|pid| there(pid)) {
@@ -133,7 +133,7 @@ fn serves(name: &str) {
         let mut stream = BufReader::new(TcpStream::connect(&address).unwrap());
         let all = files(&mixed);
         assert_eq!(all.len() as u64, FILES);
-        // Over one connection, and again when they were remembered.
+        // All files over one connection, and then all again, when the server has cached them.
         for (id, path) in all.iter().chain(&all) {
             assert!(get(&mut stream, id) == (200, fs::read(path).unwrap()), "{id}");
         }

@@ -1,6 +1,6 @@
 //! Every rival that passes messages delivers them, intact and in order: one story for each
 //! workload, run with each of its rivals in one thread, so that a failure names the wrong call.
-//! Many workers at once are in `run.rs`, where every message is checked as well.
+//! `run.rs` tests many workers at once, and checks every message as well.
 
 use std::{fs, path::Path};
 
@@ -72,7 +72,7 @@ fn messages(numbers: std::ops::Range<u64>) -> Vec<Vec<u8>> {
 fn channel(name: &str) {
     with(name, "channel", |ports, _| {
         let [one, other] = ports else { panic!("asked for two ends") };
-        // A socket has room for no more than a few hundred.
+        // A socket has room for only a few hundred messages.
         for number in 0..100 {
             one.send(&message(number)).unwrap();
         }

@@ -1,5 +1,5 @@
-//! The whole report, in sizes that mean nothing: every part runs, the file has all numbers and how
-//! quiet the machine was, the chart shows every rival, and the goals are judged by the file.
+//! The whole report, in tiny sizes: every part runs, the file contains all numbers and the quiet of
+//! the machine, the chart shows every rival, and `goals` judges the file.
 
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
@@ -47,7 +47,8 @@ fn one_command_measures_everything_and_another_judges_it() {
         let mut lines = table.lines().filter(|line| line.starts_with(&begin));
         let line = lines.find(|line| line.contains(&goal.rival));
         let line = line.unwrap_or_else(|| panic!("no line for {}", goal.job));
-        // Everything in a part that ran is judged, unless its rival or our side is not here.
+        // Every goal of a part that ran is judged, unless its rival or Commonhold's own system is
+        // absent.
         let ran = goal.theirs.as_ref().is_none_or(|theirs| systems.contains(&*theirs.0))
             && goal.ours.as_ref().is_some_and(|ours| {
                 systems.contains(&*ours.0) && !ours.1.starts_with("replicate 1024")

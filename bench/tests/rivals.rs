@@ -1,8 +1,8 @@
 //! Every rival with keys and values returns right values: one story, run with each of them.
 //!
-//! A comparison with a rival that was wrongly set up says nothing, so each must keep what it is
-//! given, overwrite it, delete it, find many at once, and do batches in order; and what one worker
-//! writes another must read. A server that is not installed is [`absent`].
+//! A comparison with a wrongly configured rival is meaningless. So each rival must store pairs,
+//! overwrite them, delete them, find many at once, and execute batches in order. Each worker must
+//! read the pairs that another one writes. A server that is not installed is [`absent`].
 
 use std::collections::BTreeMap;
 
@@ -93,7 +93,7 @@ fn does_batches_in_order(store: &mut AnyStore) {
     store.run(&ops, &mut |at, value| answers.push((at, value.to_vec()))).unwrap();
     assert_eq!(answers, [(1, b"one1".to_vec()), (3, b"two2".to_vec())]);
 
-    // A batch that only reads goes another way in some rivals.
+    // Some rivals have another path for a batch that only reads.
     let mut answers = Vec::new();
     let ops = [Op::Get(b"keya"), Op::Get(b"keyb")];
     store.run(&ops, &mut |at, value| answers.push((at, value.to_vec()))).unwrap();

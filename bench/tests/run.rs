@@ -1,5 +1,5 @@
-//! The program as a user runs it, with tiny sizes: real worker processes, every workload, every
-//! rival that is installed; and nothing left behind, however it ends.
+//! The program as a user runs it, with tiny sizes: real worker processes, every workload, and every
+//! rival that is installed. The program leaves nothing behind, however it ends.
 
 use std::{
     collections::BTreeSet,
@@ -122,7 +122,7 @@ fn rounds_are_interleaved() {
     assert_eq!(order, expected);
 }
 
-/// The values of that workload, phase included, and metric.
+/// The number of values of that workload (with its phase) and metric.
 fn values(all: &Value, workload: &str, metric: &str) -> usize {
     let all = all["results"].as_array().unwrap().iter();
     all.filter(|one| one["workload"] == workload && one["metric"] == metric).count()
@@ -232,7 +232,7 @@ fn mistakes_are_answered_with_the_way_out() {
     }
 }
 
-/// The processes whose command line holds `word`.
+/// The processes whose command line contains `word`.
 fn processes_with(word: &str) -> Vec<String> {
     let all = fs::read_dir("/proc").unwrap().flatten();
     let lines = all.filter_map(|one| fs::read(one.path().join("cmdline")).ok());
@@ -253,7 +253,7 @@ fn a_killed_run_leaves_no_servers_workers() {
         .unwrap();
     let lines = BufReader::new(run.stderr.take().unwrap()).lines().map_while(Result::ok);
     let systems = rivals::hosts().iter().filter(|rival| rival.missing().is_none()).count();
-    // The pilots of all but the last, whose servers run soon.
+    // After this line, all pilots but the last are over, and the servers of the last start soon.
     lines.filter(|line| line.starts_with("pilot")).nth(systems - 1).expect("a pilot");
     let start = std::time::Instant::now();
     let family = loop {
@@ -302,7 +302,7 @@ fn a_stopped_run_leaves_nothing_behind() {
 fn a_killed_run_leaves_no_process_and_the_next_run_removes_its_files() {
     let directory = end_a_run(rustix::process::Signal::KILL);
     let name = directory.path().to_str().unwrap();
-    // The kernel ends them at once, but their ends take a moment.
+    // The kernel kills them at once, but they take a moment to end.
     let start = std::time::Instant::now();
     let mut there = processes_with(name);
     while !there.is_empty() && start.elapsed().as_secs() < 20 {

@@ -1,7 +1,7 @@
 //! crossbeam's `ArrayQueue`: the lock-free bounded queue that threads of one process would use.
 //!
-//! It cannot be shared between processes. It has no batches, and nothing that waits: a worker that
-//! finds it empty looks again, and yields the processor now and then.
+//! It cannot be shared between processes. It has no batches and no waiting calls: a worker that
+//! finds it empty looks again, and yields the processor occasionally.
 
 use std::{array, hint, ops::Range, path::Path, sync::Arc, thread};
 
@@ -15,7 +15,7 @@ use crate::{
     workloads::queue::ELEMENTS,
 };
 
-/// Looks at an empty queue before the processor is given away.
+/// Looks at an empty queue before a worker yields the processor.
 const LOOKS: u32 = 1000;
 
 /// See the module.
@@ -72,7 +72,7 @@ struct End {
 impl Port for End {
     fn send(&mut self, number: &[u8]) -> Result<()> {
         let number = number.try_into().context("a number of another length")?;
-        // There is room for all that there are.
+        // The queue has room for all elements.
         self.outgoing.push(u32::from_le_bytes(number)).map_err(|_| anyhow!("no room"))
     }
 

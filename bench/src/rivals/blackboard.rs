@@ -1,8 +1,8 @@
 //! iceoryx2's blackboard: values of keys that are fixed when it is created, with one writer.
 //!
-//! The writer creates it and readers open it. Both use a handle on each value, which is its fastest
-//! way. Handles may go to other threads; what they were made with serves the thread that made it,
-//! and lies in that thread's own memory.
+//! The writer creates it and readers open it. Both use a handle on each value, which is the fastest
+//! access. Handles may move to other threads. The node and the service that made them serve only
+//! one thread, so they stay in that thread's local storage.
 
 use std::{
     cell::RefCell,
@@ -66,7 +66,7 @@ impl Rival for Blackboard {
 type Service = PortFactory<ipc::Service, u64>;
 
 thread_local! {
-    /// They end after the handles.
+    /// The services and nodes of this thread, which must end after the handles.
     static KEPT: RefCell<Vec<(Service, Node<ipc::Service>)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -114,7 +114,7 @@ fn reader(site: &Path) -> Result<Handles, Failure> {
         let builder = node.service_builder(&NAME.try_into()?);
         match builder.blackboard_opener::<u64>().open() {
             Ok(service) => break service,
-            // The writer, another process, has not created it yet.
+            // The writer, which is another process, has not created it yet.
             Err(_) if start.elapsed() < LIMIT => thread::sleep(BETWEEN_TRIES),
             Err(why) => return Err(why.into()),
         }

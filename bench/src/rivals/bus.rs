@@ -1,7 +1,8 @@
-//! The crate `bus`: a bounded channel whose every receiver gets every message.
+//! The crate `bus`: a bounded channel that delivers every message to every receiver.
 //!
-//! It works between threads of one process. Its `recv` puts a thread to sleep soon, so the receivers
-//! here look a while before they call it, as our own and the standard library's do.
+//! It works between threads of one process. Its `recv` soon puts a thread to sleep. So the
+//! receivers here poll for a while before they call it, as those of Commonhold and of the standard
+//! library do.
 
 use std::{hint, ops::Range, path::Path};
 
@@ -81,7 +82,7 @@ impl Port for End {
         let incoming = self.incoming.as_mut().context("this worker only sends")?;
         each(&first(incoming)?);
         for count in 1..most {
-            // It is empty or the sender has gone: the next call reports which.
+            // The bus is empty, or the sender has gone: the next call reports which.
             let Ok(message) = incoming.try_recv() else { return Ok(count) };
             each(&message);
         }

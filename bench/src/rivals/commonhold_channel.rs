@@ -66,7 +66,7 @@ impl Carrier for CommonholdChannel {
     }
 }
 
-/// The hold stays open as long as one of these lives.
+/// The hold stays open as long as one of these exists.
 struct End {
     producer: Option<Producer>,
     consumer: Option<Consumer>,

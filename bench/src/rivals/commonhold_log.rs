@@ -1,5 +1,5 @@
 //! Commonhold's log, through its public API and nothing else: writers in their own processes, and a
-//! collector in one more that merges their lines into a file.
+//! collector in another process, which merges their lines into a file.
 
 use std::{
     fs::File,
@@ -64,7 +64,7 @@ impl Rival for CommonholdLog {
     }
 }
 
-/// A ring for each writer, and one to spare.
+/// A ring for each writer, and a spare one.
 fn options(shape: &Shape) -> Result<LogOptions> {
     Ok(LogOptions::new().rings(u32::try_from(shape.workers)?).ring_bytes(RING_BYTES))
 }
@@ -93,7 +93,7 @@ impl Port for Writer {
             match self.0.write(LogLevel::Info, line)? {
                 Written::Accepted => return Ok(()),
                 Written::Dropped => thread::yield_now(),
-                Written::Filtered => bail!("the log does not want its lines"),
+                Written::Filtered => bail!("the log filters its lines"),
             }
         }
     }
@@ -125,7 +125,7 @@ impl Port for Reader {
     fn deliver(&mut self, lines: u64) -> Result<()> {
         self.expected += lines;
         while self.seen.load(Ordering::Relaxed) < self.expected {
-            // Lines that it counts as lost found no room and were written again: see the writer.
+            // Lines that the log counts as lost found no room, and the writer wrote them again.
             let round = self.collector.poll(&mut self.file)?;
             self.collector.pause(&round);
         }

@@ -1,4 +1,5 @@
-//! Commonhold's origin, through its public API and nothing else: a map with a stream, replicas over a unix socket.
+//! Commonhold's origin, through its public API and nothing else: a map with a stream, and replicas
+//! over a unix socket.
 
 use std::{
     ops::Range,
@@ -25,8 +26,8 @@ const MAP: &str = "table";
 const STREAM_BYTES: u64 = 64 << 20;
 /// Bytes of a change in the stream.
 const FRAME: u64 = 40 + (KEY + VALUE) as u64;
-/// The most changes that the writer is ahead of the slowest replica, far less than the stream
-/// keeps.
+/// The most changes by which the writer may be ahead of the slowest replica. The stream keeps far
+/// more.
 const AHEAD: u64 = 16_384;
 const PATIENCE: Duration = Duration::from_secs(20);
 const READ_BYTES: usize = 256 << 10;
@@ -84,7 +85,7 @@ impl Carrier for CommonholdOrigin {
 struct Writer {
     origin: Origin,
     map: Map,
-    /// How many changes it may make without looking.
+    /// The number of changes that it may make before it looks at the replicas again.
     budget: u64,
 }
 
@@ -132,7 +133,7 @@ impl Replicas {
             match Tap::connect(&address, PATIENCE) {
                 Ok(tap) => return Ok(tap),
                 Err(error) if start.elapsed() > PATIENCE => bail!("no origin: {error}"),
-                // The other worker is about to listen.
+                // The other worker will listen soon.
                 Err(_) => std::thread::sleep(Duration::from_millis(2)),
             }
         };
@@ -142,8 +143,8 @@ impl Replicas {
     }
 }
 
-/// Waits until the origin has sent the whole map, which is empty: a key that is set before would be
-/// sent as part of it, and not as a change.
+/// Waits until the origin has sent the whole map, which is empty: the origin would send an earlier
+/// key as part of the map, not as a change.
 fn synchronised(tap: &mut Tap) -> Result<()> {
     let (start, mut buffer) = (Instant::now(), vec![0; READ_BYTES]);
     while tap.bytes() == 0 {
@@ -173,7 +174,8 @@ impl Port for Replicas {
                     bail!("the origin has closed a connection");
                 }
             }
-            // Besides changes the origin sends some clock frames: only the offset shows the end.
+            // Besides changes, the origin sends some clock frames, so only the offset shows the
+            // end.
             waiting.retain(|tap| tap.bytes() < end || tap.offset() != Some(end));
         }
         Ok(())

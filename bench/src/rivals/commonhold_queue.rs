@@ -1,8 +1,8 @@
 //! Commonhold's queue, through its public API and nothing else: elements move between two named
 //! queues of one structure in a memory hold.
 //!
-//! One at a time, an element is given and the next one taken by one call (`push_pull`), as a loop
-//! over a queue would do it; many at a time, by a batch.
+//! In `one`, a single call (`push_pull`) passes an element on and takes the next one, as a loop
+//! over a queue would do. In `many`, a batch moves the elements.
 
 use std::{hint, ops::Range, path::Path, time::Duration};
 
@@ -22,7 +22,7 @@ const HOLD: &str = "bench";
 const QUEUE: &str = "elements";
 const ELEMENT_BYTES: u32 = 64;
 const NAMES: [&str; 2] = ["b2a", "a2b"];
-/// Looks before a wait, about as many as the other rivals take before they sleep or yield.
+/// Looks before a wait, about as many as the rivals make before they sleep or yield.
 const LOOKS: u64 = 1000;
 const WAIT: Duration = Duration::from_secs(1);
 
@@ -75,7 +75,8 @@ impl Carrier for CommonholdQueue {
         let options = QueueOptions::new(ELEMENTS, ELEMENT_BYTES).queues(NAMES);
         let queue =
             hold.queues().open_or_create(QUEUE, options).context("cannot open the queue")?;
-        // An element in flight borrows the queue. A worker opens one, and ends with it.
+        // An element in flight borrows the queue. A worker opens only one queue, and keeps it until
+        // it ends.
         let queue: &'static Queue = Box::leak(Box::new(queue));
         let open = |worker| Ok(Box::new(End::new(queue, worker)?) as Box<dyn Port>);
         workers.map(open).collect()
@@ -85,9 +86,9 @@ impl Carrier for CommonholdQueue {
 struct End {
     incoming: NamedQueue<'static>,
     outgoing: NamedQueue<'static>,
-    /// Of one at a time: what is in flight, or was sent and goes with the next call.
+    /// In `one`: the element that is in flight, or that was sent and goes with the next call.
     element: Option<Element<'static>>,
-    /// Of many at a time: what is in flight.
+    /// In `many`: the elements in flight.
     batch: Batch<'static>,
 }
 
@@ -101,7 +102,7 @@ impl End {
         Ok(End { incoming, outgoing, element: None, batch: queue.batch() })
     }
 
-    /// Gives what is in flight and takes the next one.
+    /// Passes the element in flight on, and takes the next one.
     fn take_one(&mut self) -> Result<Element<'static>> {
         let mut found = match self.element.take() {
             Some(element) => self.outgoing.push_pull(element, self.incoming)?,
@@ -136,7 +137,7 @@ impl End {
 }
 
 impl Port for End {
-    /// One element goes with the next call, or with the flush.
+    /// A single element goes with the next call, or with the flush.
     fn send_many(&mut self, ids: &[[u8; 4]]) -> Result<()> {
         let in_flight = self.batch.len() + usize::from(self.element.is_some());
         ensure!(ids.len() == in_flight, "{} elements are in flight, not {}", in_flight, ids.len());

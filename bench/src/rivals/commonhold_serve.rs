@@ -1,4 +1,4 @@
-//! Commonhold's file server, as anybody starts it: `hold serve` with its default choices.
+//! Commonhold's file server, as users start it: `hold serve` with its default choices.
 
 use std::{fs, path::Path};
 
@@ -15,7 +15,7 @@ use crate::{
 /// See the module.
 pub struct CommonholdServe;
 
-/// Its output once it serves.
+/// The output that it prints when it is ready.
 #[derive(Deserialize)]
 struct Listening {
     listening: Vec<String>,
@@ -60,7 +60,7 @@ impl Host for CommonholdServe {
         let (program, hold) = (text(&ground.program)?, text(&place.join("cache"))?);
         let (files, workers) = (text(files)?, workers.to_string());
         let arguments = ["serve", &files, "--listen", "tcp:127.0.0.1:0", "--workers", &workers];
-        // By default it is where all holds are, and not in the run's directory.
+        // By default, the hold would be where all holds are, not in the run's directory.
         let arguments = arguments.into_iter().chain(["--hold", &hold, "--format", "json"]);
         let arguments: Vec<String> = arguments.map(str::to_owned).collect();
         let log = place.join("serve.log");

@@ -1,7 +1,7 @@
-//! Connections that only read, all of them by one thread.
+//! Connections that only receive. One thread reads all of them.
 //!
-//! Only the number of received bytes and their end are checked: every change of the workload has
-//! the same length. Called by the rivals of the workload `replicate` that are servers.
+//! Only the number of received bytes and the last of them are checked, because every change of the
+//! workload has the same length. Called by the rivals of the workload `replicate` that are servers.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -26,7 +26,8 @@ struct Follower {
 }
 
 impl Followers {
-    /// Follows over these connections, on which everything that is no change has been read.
+    /// Follows over these connections. The caller has already read everything before the first
+    /// change.
     pub fn new(sockets: impl IntoIterator<Item = OwnedFd>) -> Followers {
         let follower = |socket| Follower { socket, bytes: 0, end: Vec::new() };
         let all = sockets.into_iter().map(follower).collect();
@@ -59,7 +60,7 @@ impl Followers {
 }
 
 impl Follower {
-    /// Whether all has come.
+    /// Whether everything has arrived.
     fn has(&self, bytes: u64, end: &[u8]) -> bool {
         self.bytes >= bytes && self.end.windows(end.len()).any(|part| part == end)
     }

@@ -1,8 +1,8 @@
 //! hashbrown's `HashMap<Vec<u8>, Vec<u8>>`: the usual choice within one process.
 //!
-//! It cannot be shared between processes, so its workers are threads of one process, behind a
-//! lock: a kinder case than ours, as nothing of it must survive a killed neighbour. Without a lock
-//! it serves a single worker, in the workload `private`.
+//! It cannot be shared between processes, so its workers are threads of one process, behind a lock.
+//! This favours it, because nothing of it must survive a killed neighbour. Without a lock it serves
+//! a single worker, in the workload `private`.
 
 use std::{
     path::Path,
@@ -95,7 +95,8 @@ fn shared<L: Guarded + Default + 'static>(threads: usize) -> Vec<Box<AnyStore>> 
     (0..threads).map(|_| Box::new(Locked(table.clone())) as Box<AnyStore>).collect()
 }
 
-/// The two locks under one name. A poisoned one is passed on: the panic is reported anyway.
+/// The common interface of the two locks. Poisoning is ignored, because the panic is reported
+/// anyway.
 trait Guarded: Send + Sync {
     type Read<'a>: std::ops::Deref<Target = Table>
     where

@@ -1,14 +1,15 @@
 //! iceoryx2: publish and subscribe by shared memory between processes, without a server.
 //!
-//! One service in each direction. It is set up to lose nothing: no overflow, and a publisher tries
-//! again until there is room. That holds for subscribers who are connected, though, and one connects
-//! when it first looks for messages: what a publisher sent before is kept up to the room there is, and
-//! lost from then on. So all connect before anything is sent. A subscriber has nothing to wait with but looking again, as in
-//! iceoryx2's own benchmark, and yields the processor now and then.
+//! There is one service in each direction. It is set up to lose nothing: there is no overflow, and
+//! a publisher retries until there is room. However, this applies only to connected subscribers,
+//! and a subscriber connects when it first looks for messages. Earlier messages are kept as far as
+//! there is room, and the rest are lost. So all subscribers connect before anything is sent. A
+//! subscriber can only poll, as in iceoryx2's own benchmark, and yields the processor occasionally.
 //!
-//! Its ends serve the thread that made them, so they lie in that thread's own memory; the variant
-//! that may go to other threads takes a lock for each message. Its files and its shared memory have
-//! the name of the run's directory, by which [`crate::site`] removes those of a killed worker.
+//! Its ends serve only the thread that made them, so they are in that thread's local storage. The
+//! variant that may move to other threads takes a lock for each message. Its files and its shared
+//! memory have the name of the run's directory, by which [`crate::site`] removes those of a killed
+//! worker.
 
 use std::{
     cell::RefCell,
@@ -39,7 +40,7 @@ use crate::{
 };
 
 const ROOM: usize = 4096;
-/// Looks at an empty buffer before the processor is given away.
+/// Looks at an empty buffer before a worker yields the processor.
 const LOOKS: u32 = 1000;
 const BETWEEN_TRIES: Duration = Duration::from_millis(1);
 const LIMIT: Duration = Duration::from_secs(20);
@@ -85,7 +86,8 @@ impl Carrier for Iceoryx {
         let open = |worker| End::open(site, worker, shape.workers);
         let ends = workers.map(open).collect::<Result<Vec<_>, _>>();
         let ends = ends.map_err(|why| anyhow!("iceoryx2: {why}"))?;
-        // Only when all of this process are there, as they wait for each other's.
+        // The ends connect only when all ends of this process exist, because they wait for each
+        // other.
         ends.iter().try_for_each(End::connect)?;
         let keep = |end| -> Box<dyn Port> {
             ENDS.with_borrow_mut(|ends| {
@@ -98,15 +100,15 @@ impl Carrier for Iceoryx {
 }
 
 type Service = PortFactory<ipc::Service, Message, ()>;
-/// What its calls fail with.
+/// The error of its calls.
 pub type Failure = Box<dyn std::error::Error>;
 
 struct End {
     publisher: Option<Publisher<ipc::Service, Message, ()>>,
     subscriber: Option<Subscriber<ipc::Service, Message, ()>>,
-    /// To whom it publishes.
+    /// The number of receivers of each message.
     receivers: usize,
-    // They end after what was made with them.
+    // These end after the objects that were made with them.
     incoming: Service,
     _outgoing: Service,
     _node: Node<ipc::Service>,
@@ -138,12 +140,12 @@ impl End {
         })
     }
 
-    /// Connects to the publisher, when it has come.
+    /// Waits for the publisher, and connects to it.
     fn connect(&self) -> Result<()> {
         let Some(subscriber) = &self.subscriber else { return Ok(()) };
         let start = Instant::now();
         while self.incoming.dynamic_config().number_of_publishers() == 0 {
-            ensure!(start.elapsed() < LIMIT, "iceoryx2: nobody publishes");
+            ensure!(start.elapsed() < LIMIT, "iceoryx2: there is no publisher");
             thread::sleep(BETWEEN_TRIES);
         }
         subscriber.update_connections().map_err(|why| anyhow!("iceoryx2: {why}"))
@@ -190,7 +192,7 @@ fn service(node: &Node<ipc::Service>, name: &str) -> Result<Service, Failure> {
     Ok(builder.subscriber_max_buffer_size(ROOM).open_or_create()?)
 }
 
-/// Where among the thread's ends this one lies.
+/// The place of this end among the thread's ends.
 struct Place(usize);
 
 impl Place {

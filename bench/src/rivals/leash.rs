@@ -1,13 +1,14 @@
 //! Programs that end with the thread that starts them, even if it is killed.
 //!
-//! The kernel does it (PR_SET_PDEATHSIG, through `setpriv`), from that call on. A starter that is
-//! killed before the call, in the moments in which its child becomes another program, would be
-//! missed; so a shell checks afterwards whether the starter still is the parent, and only then
-//! becomes the program. The shell notices a starter that dies before this check, and the kernel one
-//! that dies later. The process is the same all the time, and so is its id.
+//! The kernel ends them, once `setpriv` has set PR_SET_PDEATHSIG. It would not notice a starter
+//! that is killed before that, while its child becomes another program. So a shell checks
+//! afterwards whether the starter is still the parent, and only then becomes the program. The shell
+//! notices a starter that dies before this check, and the kernel notices one that dies later. The
+//! process, and so its id, stays the same.
 //!
-//! Invariant: no program started here outlives its starter. A *thread* starts it: that one must
-//! live as long as the program is needed. Called by the rivals that are programs of their own.
+//! Invariant: no program started here outlives its starter. The starter is a *thread*, which must
+//! live as long as the program is needed. The rivals that are programs of their own call this
+//! module.
 
 use std::{
     ffi::OsStr,
@@ -16,16 +17,16 @@ use std::{
 
 use super::server::find;
 
-/// util-linux's; Debian counts it among the essential, as it does the shell.
+/// Part of util-linux, which is essential in Debian, like the shell.
 const LAUNCHER: &str = "setpriv";
 const LOOK: &str = r#"[ "$PPID" = "$1" ] || exit 1; shift; exec "$@""#;
 
-/// A command that runs `program`, to be given its arguments.
+/// A command that runs `program`. The caller adds the arguments.
 pub fn command(program: impl AsRef<OsStr>) -> Command {
     command_of(process::id(), "KILL", program)
 }
 
-/// The same for a program that has children of its own, and ends them on SIGTERM. Killed, it would
+/// The same for a program that has children of its own, and ends them on SIGTERM. SIGKILL would
 /// leave them behind.
 pub fn family_command(program: impl AsRef<OsStr>) -> Command {
     command_of(process::id(), "TERM", program)
@@ -55,7 +56,7 @@ mod tests {
 
     use super::*;
 
-    /// Says something, and then waits for the end of its input.
+    /// Starts a program that prints a line, and then waits for the end of its input.
     fn started(mut command: Command) -> Child {
         command.args(["-c", "echo here; read _"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
@@ -74,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_starter_that_died_early_is_detected() {
-        // For the child it is the same: its parent is not the one in its arguments.
+        // The child cannot distinguish this case: its parent is not the one in its arguments.
         let mut child = started(command_of(process::id() + 1, "KILL", "sh"));
         let mut said = String::new();
         child.stdout.take().unwrap().read_to_string(&mut said).unwrap();

@@ -1,14 +1,14 @@
 //! LMDB through heed: a B+tree in a shared mapping, the nearest relative.
 //!
-//! It runs without any sync and with a writable map, which is its fastest setting, and with no
-//! protection from a system crash: the same promise as a memory hold. Keys come in ascending
-//! order of bytes, which it likes best. One transaction per operation is the like of our calls; one
-//! per batch is the way to make it fast, at the price that the whole batch waits for the writer.
+//! It runs without any sync and with a writable map, which is its fastest setting. Like a memory
+//! hold, it then has no protection from a system crash. Keys come in ascending order of bytes,
+//! which suits it best. One transaction per operation corresponds to Commonhold's calls. One per
+//! batch makes it fast, but the whole batch waits for another writer.
 //!
 //! # Safety
-//! heed's opening is unsafe because one process must not open an environment twice without its
-//! knowledge, and because another program could change the file. Only the workers of one run know
-//! the directory, each opens it once, and all of them through LMDB.
+//! Opening an environment in heed is unsafe, because a process must not open one twice without
+//! heed's knowledge, and because another program could change the file. Only the workers of one run
+//! know the directory. Each opens it once, and all of them use LMDB.
 #![allow(unsafe_code)]
 
 use std::{convert::Infallible, path::Path};
@@ -24,7 +24,8 @@ use crate::{
 };
 
 const BATCH: usize = 1000;
-// The sparse file costs only what is written; this is room for more than the largest run.
+// The file is sparse, so only the written part needs memory. This is room for more than the largest
+// run.
 const MAP_BYTES: usize = 64 << 30;
 
 /// A transaction for each operation.
@@ -91,7 +92,7 @@ impl Keeper for Lmdb {
 
 type Table = Database<'static, Bytes, Bytes>;
 
-/// Opens the only table, or makes it. heed hands it out once the transaction is through.
+/// Opens or creates the only table. heed returns it after the transaction is committed.
 fn table(env: &Env) -> Result<Table> {
     let made = env.create_databases_and_commit(env.write_txn()?, |opener, txn| {
         let table = opener.create_database::<Bytes, Bytes>(txn, None)?;
@@ -152,7 +153,7 @@ impl Store for Tree {
     }
 
     fn run(&mut self, ops: &[Op<'_>], found: Found<'_>) -> Result<()> {
-        // Readers do not wait for the writer, so a batch that only reads must not be one.
+        // Readers do not wait for the writer, so a batch that only reads must not begin a write.
         if ops.iter().all(|op| matches!(op, Op::Get(_))) {
             let txn = self.env.read_txn()?;
             for (at, op) in ops.iter().enumerate() {

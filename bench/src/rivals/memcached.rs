@@ -1,8 +1,8 @@
-//! memcached over a unix socket, binary protocol, as that takes keys of any bytes.
+//! memcached over a unix socket, with the binary protocol, which accepts keys of any bytes.
 //!
-//! Depth 1 is a program that waits for each answer; depth 64 is one that sends 64 requests before
-//! it reads, by the quiet forms, which answer only what is worth an answer. `get_many` is 64 quiet
-//! gets in both.
+//! At depth 1, the client waits for each answer. At depth 64, it sends 64 requests before it reads.
+//! These have the quiet forms, which the server answers only if necessary. `get_many` is 64 quiet
+//! gets at both depths.
 
 use std::path::{Path, PathBuf};
 
@@ -80,11 +80,11 @@ impl Rival for Memcached {
     fn prepare(&self, site: &Path, _shape: &Shape) -> Result<Option<Server>> {
         let socket = socket(site);
         let path = socket.to_str().context("the socket's path is not UTF-8")?;
-        // -M: rather an error than a key that is silently gone.
+        // -M: when memory is full, return an error, instead of silently evicting keys.
         let mut arguments = vec!["-s", path, "-a", "0700", "-m", "8192", "-M", "-t", "2"];
         if rustix::process::geteuid().is_root() {
-            // It refuses to run as root without this option; it is our own process on our own
-            // socket.
+            // memcached refuses to run as root without this option. It is our own process, on our
+            // own socket.
             arguments.extend(["-u", "root"]);
         }
         let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
@@ -156,7 +156,7 @@ impl Client {
         Ok(Answer { code, status, place })
     }
 
-    /// One loud request and its answer; whether it found something.
+    /// Sends one loud request and reads its answer. Returns whether it found something.
     fn call(&mut self, code: u8, extras: &[u8], key: &[u8], value: &[u8]) -> Result<bool> {
         self.ask(code, 0, extras, key, value);
         self.socket.send()?;
@@ -174,7 +174,8 @@ impl Client {
             match answer.code {
                 NOTHING => return Ok(()),
                 GET_QUIETLY => found(answer.place, &self.body),
-                // Only a failure is reported; a missing key to delete does not count as one here.
+                // The server answers only failures. A missing key to delete does not count as one
+                // here.
                 DELETE_QUIETLY if answer.status == STATUS_ABSENT => {}
                 other => bail!("memcached answered {other:#x} to quiet requests"),
             }

@@ -1,14 +1,15 @@
 //! Cloudflare's mmap-sync: one writer replaces a whole structure, which readers read in place.
 //!
-//! A write serializes all values, checks them and writes them to one of two files; a read adds
-//! itself to the readers of the newest one. A writer that meets a reader of the older one sleeps, for
-//! a second by default, and here for a microsecond. Readers do not ask for rkyv's check of the
-//! bytes, which is the faster way.
+//! A write serializes all values, checks them and writes them to one of two files. A reader
+//! registers as a reader of the newest file. A writer that meets a reader of the older file sleeps,
+//! for a second by default, and here for a microsecond. Readers omit rkyv's check of the bytes,
+//! which is faster.
 //!
 //! # Safety
-//! A reference that `read` returns must be gone before the writer's grace ends, and the file must
-//! hold what the type says. Each value is copied out in the same expression, the grace is as long as
-//! a run, and only the workers of one run know the files, which one version of this program writes.
+//! A reference that `read` returns must be dropped before the writer's grace ends, and the contents
+//! of the file must match the type. Each value is copied out in the same expression. The grace is
+//! as long as a run. Only the workers of one run know the files, and one version of this program
+//! writes them.
 #![allow(unsafe_code)]
 
 use std::{ops::Range, path::Path, time::Duration};
@@ -50,8 +51,9 @@ impl Rival for MmapSync {
         Sharing::Processes
     }
 
-    /// A reader looks up the newest file, and then adds itself to its readers. A writer that replaces
-    /// both files in between sees no reader, and writes while the values are being read.
+    /// A reader looks up the newest file, and then adds itself to its readers. A writer that
+    /// replaces both files in between detects no reader, and writes while the values are being
+    /// read.
     fn reads_may_be_wrong(&self) -> bool {
         true
     }
@@ -61,7 +63,7 @@ impl Rival for MmapSync {
     }
 
     fn prepare(&self, site: &Path, _shape: &Shape) -> Result<Option<Server>> {
-        // A reader can only open what was written.
+        // A reader can open the files only after a first write.
         open(site).write(0, 0)?;
         Ok(None)
     }
@@ -78,7 +80,7 @@ fn open(site: &Path) -> All {
 }
 
 struct All {
-    /// What the writer wrote last.
+    /// The values of the last write.
     values: [u64; PLACES],
     shared: Shared,
 }

@@ -1,7 +1,7 @@
 //! The rivals, one file each, and the list of them.
 //!
-//! A system that has two honest settings appears twice, under two names: per operation and in
-//! batches. Called by the rounds and the worker, which find a rival by its name.
+//! A system that has two fair settings appears twice, under two names: per operation and in
+//! batches. The rounds and the worker call this module to find a rival by its name.
 
 use anyhow::{Context, Result, bail};
 
@@ -92,22 +92,22 @@ static CARRIERS: &[&dyn Carrier] = &[
 
 static HOSTS: [&dyn Host; 2] = [&commonhold_serve::CommonholdServe, &nginx::Nginx];
 
-/// Those that keep keys and values, Commonhold first.
+/// The rivals that keep keys and values, Commonhold first.
 pub fn keepers() -> &'static [&'static dyn Keeper] {
     &KEEPERS
 }
 
-/// Those that pass messages; in each workload Commonhold first.
+/// The rivals that pass messages, Commonhold first in each workload.
 pub fn carriers() -> &'static [&'static dyn Carrier] {
     CARRIERS
 }
 
-/// Those that serve files, Commonhold first.
+/// The rivals that serve files, Commonhold first.
 pub fn hosts() -> &'static [&'static dyn Host] {
     &HOSTS
 }
 
-/// All of them. Commonhold occurs several times, once for each of its structures.
+/// All rivals. Commonhold occurs several times, once for each of its structures.
 pub fn all() -> impl Iterator<Item = &'static dyn Rival> {
     let keepers = KEEPERS.iter().map(|one| *one as &dyn Rival);
     let carriers = CARRIERS.iter().map(|one| *one as &dyn Rival);
@@ -149,13 +149,13 @@ pub fn unknown(name: &str) -> String {
     format!("no rival is named {name:?}; there are {}", names.join(", "))
 }
 
-/// The version of a crate this benchmark was built with, from its own lock file.
+/// The version of a crate with which this benchmark was built, from its own lock file.
 fn locked_version(name: &str) -> Result<String> {
     version_in(include_str!("../../Cargo.lock"), name)
 }
 
 fn version_in(lock: &str, name: &str) -> Result<String> {
-    // A lock file may hold several versions of a crate; ours is the newest, as we ask for it.
+    // A lock file may contain several versions of a crate. The benchmark requests the newest.
     let entry = format!("name = \"{name}\"\nversion = \"");
     let versions = lock.match_indices(&entry).filter_map(|(at, found)| {
         let rest = &lock[at + found.len()..];

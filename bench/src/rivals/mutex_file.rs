@@ -1,5 +1,5 @@
-//! A plain file behind the standard library's mutex: the simplest code without a
-//! log. Each line is one call of the kernel, made by the writer; then it is in the file.
+//! A plain file behind the standard library's mutex: the simplest code without a log. For each
+//! line, its writer makes one system call, after which the line is in the file.
 
 use std::{
     fs::File,
@@ -65,7 +65,7 @@ struct Writer(Arc<Mutex<File>>);
 
 impl Port for Writer {
     fn send(&mut self, line: &[u8]) -> Result<()> {
-        // A poisoned one is passed on: the panic is reported anyway.
+        // Poisoning is ignored, because the panic is reported anyway.
         let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         file.write_all(line).context("cannot write a line")
     }

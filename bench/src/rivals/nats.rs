@@ -1,4 +1,4 @@
-//! NATS: one publisher on a subject, sixteen subscribers. It has no table; it only passes messages
+//! NATS: one publisher on a subject, sixteen subscribers. It has no table, and only passes messages
 //! on.
 
 use std::{
@@ -30,7 +30,7 @@ const CONNECT: &[u8] = b"CONNECT {\"verbose\":false,\"pedantic\":false}\r\n";
 /// See the module.
 pub struct Nats;
 
-/// Where the port is noted.
+/// The file that contains the port.
 fn port_file(site: &Path) -> PathBuf {
     site.join("nats.port")
 }
@@ -71,7 +71,7 @@ impl Rival for Nats {
             "listen: \"127.0.0.1:{port}\"\nmax_pending: 4GB\nwrite_deadline: \"60s\"\nping_interval: \"1h\"\n"
         );
         fs::write(&settings, text).context("cannot write its settings")?;
-        fs::write(port_file(site), port.to_string()).context("cannot note its port")?;
+        fs::write(port_file(site), port.to_string()).context("cannot record its port")?;
         let path = settings.to_str().context("the path of its settings is not UTF-8")?;
         let arguments = ["-c".to_owned(), path.to_owned()];
         let answers = || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok();
@@ -93,11 +93,11 @@ impl Carrier for Nats {
 
 /// Connects, sends `words`, and waits until the server has processed all of them.
 fn connect(site: &Path, words: &[u8]) -> Result<TcpStream> {
-    let port = fs::read_to_string(port_file(site)).context("its port is not noted")?;
-    let port: u16 = port.parse().context("its port is no number")?;
+    let port = fs::read_to_string(port_file(site)).context("its port is not recorded")?;
+    let port: u16 = port.parse().context("its port is not a number")?;
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).context("cannot connect")?;
     stream.set_nodelay(true)?;
-    stream.write_all(&[CONNECT, words, b"PING\r\n"].concat()).context("it takes no words")?;
+    stream.write_all(&[CONNECT, words, b"PING\r\n"].concat()).context("it takes no commands")?;
     hear_pong(&mut stream)?;
     Ok(stream)
 }
@@ -122,7 +122,7 @@ struct Publisher {
 
 impl Publisher {
     fn write(&mut self) -> Result<()> {
-        self.stream.write_all(&self.outgoing).context("nats takes no messages")?;
+        self.stream.write_all(&self.outgoing).context("nats does not accept messages")?;
         self.outgoing.clear();
         Ok(())
     }

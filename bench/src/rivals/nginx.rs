@@ -1,6 +1,6 @@
-//! nginx as a server of files, set up as one does for speed: open files remembered, `sendfile`,
-//! connections kept open without limit, nothing logged. Its settings, and all that it writes, are
-//! in the run's directory; it is never a service of the machine.
+//! nginx as a file server, configured for speed: it remembers open files, uses `sendfile`, keeps
+//! connections open without limit, and logs nothing. Its settings, and all files that it writes,
+//! are in the run's directory. It is never a service of the machine.
 
 use std::{
     fs,
@@ -19,7 +19,7 @@ use crate::{
 };
 
 const PROGRAM: &str = "nginx";
-/// Debian's place for it, where not everybody searches.
+/// Its path in Debian, which is not in every user's search path.
 const PLACE: &str = "/usr/sbin/nginx";
 
 /// See the module.
@@ -71,7 +71,7 @@ impl Host for Nginx {
     fn start(&self, _ground: &Ground, place: &Path, files: &Path, workers: u64) -> Result<Service> {
         let text = |path: &Path| path.to_str().map(str::to_owned).context("a path is not UTF-8");
         let program = text(&program_file().context("there is no nginx")?)?;
-        // It cannot report the port that it was given. A port that was free a moment ago is
+        // nginx cannot report a port that the kernel chooses. A port that was free a moment ago is
         // probably still free; otherwise nginx reports it.
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no port is free")?;
         let port = free.local_addr()?.port();
@@ -90,7 +90,7 @@ impl Host for Nginx {
 }
 
 fn configuration(place: &str, files: &str, port: u16, workers: u64) -> String {
-    // Workers of root would run as the user nobody, which cannot read the run's directory.
+    // By default, root's workers run as the user nobody, which cannot read the run's directory.
     let user = if rustix::process::geteuid().is_root() { "user root;" } else { "" };
     let scratch = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|name| format!("{name}_temp_path \"{place}/{name}\";"))

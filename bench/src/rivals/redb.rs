@@ -1,8 +1,8 @@
 //! redb: a B-tree in a file, in pure Rust.
 //!
 //! A database belongs to one process, so its workers are threads of one process. It runs with
-//! `Durability::None`, its fastest setting: nothing is promised after a system crash, as in
-//! a memory hold.
+//! `Durability::None`, its fastest setting: like a memory hold, it guarantees nothing after a
+//! system crash.
 
 use std::{path::Path, sync::Arc};
 
@@ -134,7 +134,7 @@ impl Store for Tree {
     }
 
     fn run(&mut self, ops: &[Op<'_>], found: Found<'_>) -> Result<()> {
-        // Readers do not wait for the writer, so a batch that only reads must not be one.
+        // Readers do not wait for the writer, so a batch that only reads must not begin a write.
         if ops.iter().all(|op| matches!(op, Op::Get(_))) {
             let table = self.database.begin_read()?.open_table(TABLE)?;
             for (at, op) in ops.iter().enumerate() {
@@ -161,7 +161,7 @@ impl Store for Tree {
         })
     }
 
-    /// Commits without durability are not in the file before a commit with durability.
+    /// Commits without durability reach the file only with a later commit that has it.
     fn flush(&mut self) -> Result<()> {
         Ok(self.database.begin_write()?.commit()?)
     }

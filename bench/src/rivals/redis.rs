@@ -1,7 +1,7 @@
 //! Redis over a unix socket, protocol RESP2.
 //!
-//! Depth 1 is a program that waits for each answer; depth 64 is one that sends 64 commands
-//! before it reads. `get_many` is one MGET in both.
+//! At depth 1, the client waits for each answer. At depth 64, it sends 64 commands before it reads.
+//! `get_many` is one MGET at both depths.
 
 use std::path::{Path, PathBuf};
 
@@ -87,7 +87,7 @@ impl Keeper for Redis {
 
 struct Client(Socket);
 
-/// An answer, as far as our commands can have one.
+/// An answer, of the kinds that this client's commands get.
 enum Answer<'a> {
     Done,
     Count(usize),

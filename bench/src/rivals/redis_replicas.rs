@@ -100,7 +100,7 @@ impl Carrier for Replicas {
 
 struct Writer {
     socket: Socket,
-    /// Commands that were not confirmed.
+    /// The number of commands that are not confirmed yet.
     waiting: usize,
 }
 
@@ -133,11 +133,11 @@ impl Readers {
     }
 }
 
-/// Becomes a replica, and takes the table.
+/// Becomes a replica, and receives the table.
 fn synchronise(site: &Path) -> Result<OwnedFd> {
     let mut stream = UnixStream::connect(socket(site)).context("cannot connect to redis")?;
-    stream.write_all(b"SYNC\r\n").context("redis takes no SYNC")?;
-    // Byte by byte: nothing of what follows may be taken.
+    stream.write_all(b"SYNC\r\n").context("redis does not accept SYNC")?;
+    // This reads byte by byte, because it must not take any bytes that follow the table.
     let mut reader = BufReader::with_capacity(1, &stream);
     let mut line = String::new();
     while line.trim().is_empty() {

@@ -1,10 +1,11 @@
-//! A server that the benchmark starts for itself, on a unix socket in the run's own directory, or on
-//! the loopback interface if it has no such sockets or is not used by them.
+//! A server that the benchmark starts for itself, on a unix socket in the run's own directory, or
+//! on the loopback interface, if it has no unix sockets or users do not use them.
 //!
-//! Invariant: it ends with the [`Server`], by its own process id, and by its [`leash`] if the
-//! benchmark itself is killed; one that has workers of its own is asked to end, so that it ends them,
-//! and is waited for. Nothing beyond this machine, no configuration file of the machine, no saving to disk.
-//! Called by the rivals that are servers.
+//! Invariant: the [`Server`] ends the program by its process id when it is dropped. If the
+//! benchmark itself is killed, the [`leash`] ends the program. A program with workers of its own
+//! receives SIGTERM, so that it ends them, and the [`Server`] waits for it. The program uses no
+//! other machine and no configuration file of the machine, and saves nothing to disk. The rivals
+//! that are servers call this module.
 
 use std::{
     fs,
@@ -22,7 +23,7 @@ use super::leash;
 
 const START_LIMIT: Duration = Duration::from_secs(20);
 const BETWEEN_TRIES: Duration = Duration::from_millis(2);
-/// How long one that has workers may take to end them.
+/// The time in which a server that has workers must end them.
 const END_LIMIT: Duration = Duration::from_secs(15);
 
 /// A running server.
@@ -39,7 +40,7 @@ impl Server {
         Server::start_when(program, arguments, &socket.with_extension("log"), &answers)
     }
 
-    /// The same, once `answers` reports that it does; its output goes to the file `log`.
+    /// The same, but returns when `answers` returns true. The output goes to the file `log`.
     pub fn start_when(
         program: &str,
         arguments: &[String],
@@ -62,15 +63,15 @@ impl Server {
         Server { child, has_workers: true }.awaited(program, log, answers)
     }
 
-    /// No server can tell an unrelated process that it listens, so this asks until it does.
+    /// A server cannot notify an unrelated process when it listens, so this polls until it does.
     fn awaited(mut self, program: &str, log: &Path, answers: &dyn Fn() -> bool) -> Result<Server> {
         let start = Instant::now();
         while !answers() {
-            let ended = self.child.try_wait().context("cannot ask after the server")?;
+            let ended = self.child.try_wait().context("cannot check whether the server runs")?;
             if ended.is_some() || start.elapsed() > START_LIMIT {
                 let what = ended.map_or("does not answer".to_owned(), |s| format!("ended: {s}"));
                 let said = fs::read_to_string(log).unwrap_or_default();
-                bail!("{program} {what}; it said:\n{said}");
+                bail!("{program} {what}; it printed:\n{said}");
             }
             thread::sleep(BETWEEN_TRIES);
         }
@@ -104,13 +105,13 @@ impl Drop for Server {
         if self.has_workers {
             self.ask_to_end();
         }
-        // It holds nothing worth a polite end. An error means that it has ended already.
+        // It has nothing to save, so it is killed. An error means that it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Why `program` cannot be started, with the package that brings it; `None` if it can.
+/// The reason why `program` cannot be started, with the package that contains it; `None` if it can.
 pub fn missing(program: &str, package: &str) -> Option<String> {
     if find(program).is_none() {
         return Some(format!(

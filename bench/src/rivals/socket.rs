@@ -14,7 +14,7 @@ use anyhow::{Context, Result, ensure};
 
 const READ_BYTES: usize = 64 << 10;
 
-/// One connection. Fill [`Socket::outgoing`], [`Socket::send`] it, then take what comes.
+/// One connection. Fill [`Socket::outgoing`], [`Socket::send`] it, and then take the answers.
 pub struct Socket {
     stream: UnixStream,
     /// Collects requests until they are sent.
@@ -38,9 +38,9 @@ impl Socket {
         })
     }
 
-    /// Sends all that was collected, in one write unless the kernel takes less.
+    /// Sends all collected requests, in one write unless the kernel accepts less.
     pub fn send(&mut self) -> Result<()> {
-        self.stream.write_all(&self.outgoing).context("the server takes no request")?;
+        self.stream.write_all(&self.outgoing).context("the server does not accept a request")?;
         self.outgoing.clear();
         Ok(())
     }
@@ -61,7 +61,7 @@ impl Socket {
             let waiting = &self.incoming[self.taken..self.filled];
             if let Some(at) = waiting[searched..].iter().position(|byte| *byte == b'\n') {
                 let line = self.take(searched + at + 1)?;
-                return line.strip_suffix(b"\r\n").context("the answer's line ends oddly");
+                return line.strip_suffix(b"\r\n").context("a line ends without CR LF");
             }
             searched = waiting.len();
             self.receive(searched + 1)?;

@@ -2,9 +2,9 @@
 //! writes them.
 //!
 //! A small driver next to this file runs the workload, because a benchmark should not need
-//! `unsafe`. It is compiled with g++ the first time it is needed, next to this program, and started
-//! on a [`leash`], so that the kernel ends it with its worker. Its lines, its bursts and its pauses
-//! are those of the workload, which sends them; it answers with the times.
+//! `unsafe`. g++ compiles it when it is first needed, into the directory of this program. It is
+//! started on a [`leash`], so that the kernel ends it with its worker. It receives the workload's
+//! lines, bursts and pauses, and answers with the times.
 
 use std::{
     fs,
@@ -32,7 +32,7 @@ use crate::{
 const DRIVER: &str = include_str!("spdlog.cc");
 const COMPILER: &str = "g++";
 const HEADER: &str = "/usr/include/spdlog/version.h";
-/// As Debian's package is meant to be used: the compiled library, and fmt as a separate library.
+/// These select the compiled library, and fmt as a separate library, as Debian's package requires.
 const FLAGS: [&str; 7] = [
     "-std=c++17",
     "-O2",
@@ -100,7 +100,8 @@ fn compiled() -> Result<PathBuf> {
     let driver = ours.with_file_name("commonhold-bench-spdlog");
     let time = |path: &Path| fs::metadata(path).and_then(|about| about.modified()).ok();
     if time(&driver) <= time(&ours) {
-        // Another run may do the same at this moment: each makes its own, and then names it.
+        // Another run may do the same at this moment, so each compiles its own file, and then
+        // renames it.
         let own = driver.with_extension(std::process::id().to_string());
         compile(&own)?;
         fs::rename(&own, &driver).context("cannot name the driver")?;
@@ -149,7 +150,7 @@ impl Port for Idle {
 struct Driver {
     child: Child,
     writers: u64,
-    // Taken at the end, as closing it is the order to finish.
+    // Taken at the end, because closing it is the order to finish.
     orders: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
 }

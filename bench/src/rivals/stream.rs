@@ -1,9 +1,8 @@
 //! Byte streams of the kernel: unix sockets, and pipes.
 //!
-//! A message is written by one call each; a reader takes as many bytes as have come. They wait in
-//! the kernel. The socket has a name in the run's directory and the pipes are named, because the
-//! workers are processes that do not stem from each other; the kernel treats them as it does a
-//! `socketpair` and a `pipe`.
+//! Each message is written by one call. A reader takes as many bytes as have arrived. Both wait in
+//! the kernel. The socket has a name in the run's directory, and the pipes are named, because no
+//! worker is a child of another. The kernel treats them like a `socketpair` and a `pipe`.
 
 use std::{
     fs::{File, OpenOptions},
@@ -98,13 +97,13 @@ fn pipe_of(site: &Path, sender: u64) -> PathBuf {
     site.join(format!("from-{sender}"))
 }
 
-/// Opened for both reading and writing, so that opening does not wait, and needs no order.
+/// Opens a pipe for both reading and writing, so that opening does not wait, and needs no order.
 fn pipe(site: &Path, sender: u64) -> Result<File> {
     let file = OpenOptions::new().read(true).write(true).open(pipe_of(site, sender));
     file.context("cannot open a pipe")
 }
 
-/// Worker 0 listens, and accepts only when the other one, if it is here as well, has connected.
+/// Worker 0 listens. If worker 1 is in this process, too, it connects before worker 0 accepts.
 fn socket_ends(site: &Path, workers: Range<u64>) -> Result<Vec<Box<dyn Port>>> {
     let path = site.join("socket");
     let listener = workers.contains(&0).then(|| UnixListener::bind(&path));
@@ -116,7 +115,8 @@ fn socket_ends(site: &Path, workers: Range<u64>) -> Result<Vec<Box<dyn Port>>> {
     streams.map(end).collect()
 }
 
-/// The other process may not listen yet, and cannot announce when it does.
+/// Connects, and retries while the other process does not listen yet: it cannot announce when it
+/// does.
 fn connect(path: &Path) -> Result<UnixStream> {
     let start = Instant::now();
     loop {
@@ -132,7 +132,7 @@ struct End<S> {
     outgoing: S,
     incoming: S,
     buffer: Vec<u8>,
-    /// Where in the buffer the bytes lie that were read and not handed out.
+    /// The part of the buffer that was read, but not passed on yet.
     unread: Range<usize>,
 }
 

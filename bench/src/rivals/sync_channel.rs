@@ -1,7 +1,7 @@
-//! The standard library's bounded channel: the usual choice between threads of one process.
+//! The standard library's bounded channel: the usual choice for threads of one process.
 //!
-//! It cannot be shared between processes, so its workers are threads of one: a kinder case than
-//! ours. In `channel` it carries messages, in `queue` the numbers of elements.
+//! It cannot be shared between processes, so its workers are threads of one process, which favours
+//! it. In `channel` it carries messages, in `queue` the numbers of elements.
 
 use std::{
     array,
@@ -105,7 +105,7 @@ impl<const BYTES: usize> Port for End<BYTES> {
     fn receive(&mut self, most: usize, each: Each<'_>) -> Result<usize> {
         each(&self.incoming.recv().context("the sender has gone")?);
         for count in 1..most {
-            // It is empty or the sender has gone: the next call reports which.
+            // The channel is empty, or the sender has gone: the next call reports which.
             let Ok(message) = self.incoming.try_recv() else { return Ok(count) };
             each(&message);
         }

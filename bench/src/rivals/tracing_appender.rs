@@ -1,8 +1,8 @@
-//! The writer of the crate `tracing-appender` that does not block: lines go through a channel to a
-//! thread that writes them.
+//! The non-blocking writer of the crate `tracing-appender`: lines go through a channel to a thread
+//! that writes them.
 //!
-//! It serves the threads of one process. It is configured to wait rather than to lose lines; and
-//! its file is buffered, as its thread flushes whenever it has nothing more to do.
+//! It serves the threads of one process. It is configured to wait rather than to lose lines. Its
+//! file is buffered, because its thread flushes whenever it has nothing more to do.
 
 use std::{
     fs::{self, File},
@@ -77,8 +77,8 @@ impl Port for Writer {
     }
 }
 
-/// Sees lines arrive in a file that holds nothing else: by its length, which costs the writers
-/// nothing.
+/// Detects by the length of a file that lines have arrived in it, which costs the writers nothing.
+/// The file must contain nothing else.
 pub struct Arrivals {
     path: PathBuf,
     bytes: u64,
@@ -87,7 +87,7 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// In that file.
+    /// Watches that file.
     pub fn new(path: PathBuf, guard: Option<WorkerGuard>) -> Arrivals {
         Arrivals { path, bytes: 0, guard }
     }

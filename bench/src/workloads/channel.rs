@@ -1,8 +1,8 @@
-//! Messages of 32 bytes from one to the other, and round trips.
+//! Messages of 32 bytes from one worker to the other, and round trips.
 //!
 //! stream: worker 0 sends as fast as it can, one message at a time; worker 1 takes as many as have
-//! come. ping: worker 0 sends one and waits for the answer, which is the next message in the other
-//! direction; one round trip is one operation, timed from the end of the one before.
+//! arrived. ping: worker 0 sends one and waits for the answer, which is the next message in the
+//! other direction; one round trip is one operation, timed from the end of the one before.
 
 use std::time::Instant;
 
@@ -65,7 +65,7 @@ impl OfMessages for Channel {
     }
 }
 
-/// Sends messages of ascending numbers. It counts them, as there is one sender and perhaps several
+/// Sends messages with ascending numbers. The sender counts them, because there may be several
 /// receivers.
 pub fn send_all(count: u64, port: &mut dyn Port, tally: &mut Tally) -> Result<()> {
     for number in 0..count {
@@ -75,7 +75,7 @@ pub fn send_all(count: u64, port: &mut dyn Port, tally: &mut Tally) -> Result<()
     port.flush()
 }
 
-/// Receives what [`send_all`] sends.
+/// Receives the messages that [`send_all`] sends.
 pub fn receive_all(count: u64, port: &mut dyn Port, tally: &mut Tally) -> Result<()> {
     let mut next = 0;
     while next < count {
@@ -119,7 +119,7 @@ fn receive_one(port: &mut dyn Port, tally: &mut Tally, number: u64) -> Result<()
 mod tests {
     use super::*;
 
-    /// Gives out prepared messages.
+    /// Delivers prepared messages.
     struct Script(std::array::IntoIter<u64, 4>);
 
     impl Port for Script {

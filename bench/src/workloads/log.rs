@@ -1,10 +1,10 @@
 //! Lines of several writers in one file.
 //!
-//! Workers 0 to W-1 write, the last one sees to it that everything arrives in the file, whatever
-//! that takes with the rival. burst: 1000 lines at a time with pauses between, so that no buffer is
-//! full: the cost of a line to its writer, the front end. flood: as fast as it goes until the last
-//! line is in the file. A writer without room waits; no line is lost, which reading the file
-//! verifies.
+//! Workers 0 to W-1 write. The last worker ensures that everything arrives in the file, by the
+//! rival's own means. burst: writers write 1000 lines at a time with pauses between, so that no
+//! buffer is full. This measures the cost of a line to its writer, the front end. flood: writers
+//! write as fast as they can until the last line is in the file. A writer without room waits. No
+//! line may be lost; the check reads the whole file.
 
 use std::{
     fs::File,
@@ -23,7 +23,7 @@ use crate::{messages::Port, rival::Shape};
 pub const LINE_BYTES: usize = 100;
 /// Lines of a burst.
 pub const BURST: u64 = 1000;
-/// Between two bursts: enough to bring one of each writer into the file.
+/// The pause between two bursts, in which a burst of each writer can reach the file.
 pub const PAUSE: Duration = Duration::from_millis(10);
 const BURSTS: u64 = 50;
 const DIGITS: usize = 9;
@@ -141,7 +141,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// The first one of a writer.
+    /// The first line of a writer.
     pub fn new(phase: &str, writer: u64) -> Line {
         let mut text = [FILLING; LINE_BYTES];
         let front = format!("{}{:0DIGITS$} ", front(phase, writer), 0);
@@ -150,7 +150,7 @@ impl Line {
         Line { text, last_digit: front.len() - 2 }
     }
 
-    /// The line now, with its newline.
+    /// The current line, with its newline.
     pub fn text(&self) -> &[u8] {
         &self.text
     }
@@ -176,7 +176,8 @@ fn front(phase: &str, writer: u64) -> String {
     format!("{phase} writer {writer} line ")
 }
 
-/// Whether every line of every writer is in the file, intact, once, in its writer's order.
+/// Checks that every line of every writer is in the file, intact, exactly once, and in its writer's
+/// order.
 fn all_there(mut file: impl BufRead, phase: &str, writers: u64, lines: u64) -> Result<()> {
     let mut expected: Vec<Line> = (0..writers).map(|writer| Line::new(phase, writer)).collect();
     let mut counts = vec![0; expected.len()];
@@ -184,11 +185,11 @@ fn all_there(mut file: impl BufRead, phase: &str, writers: u64, lines: u64) -> R
     let mut text = Vec::new();
     while file.read_until(b'\n', &mut text).context("cannot read the lines' file")? > 0 {
         let found = text.windows(marker.len()).position(|part| part == marker.as_bytes());
-        // Other lines are of another phase, or the log's own.
+        // All other lines are from another phase, or the log's own.
         if let Some(at) = found {
             let mut pairs = expected.iter_mut().zip(&mut counts);
             let Some((line, count)) = pairs.find(|(line, _)| line.text[..] == text[at..]) else {
-                bail!("a line that no writer wrote, or not at this place: {}", text.escape_ascii());
+                bail!("an unexpected line, or one in the wrong place: {}", text.escape_ascii());
             };
             line.next();
             *count += 1;

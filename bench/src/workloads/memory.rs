@@ -1,9 +1,9 @@
 //! memory: how many bytes a pair takes, for pairs of two sizes and for two orders of the keys.
 //!
-//! put: one worker stores every pair. The keys have 8 bytes and the values too, or 16 and 64. They
+//! put: one worker stores every pair. Keys and values have 8 bytes each, or 16 and 64. The keys
 //! come in ascending order of bytes, which fills the pages of a B-tree, or scattered, which leaves
-//! them two thirds full. The metric that counts is `bytes_per_pair`; the rate of one worker that
-//! stores new pairs is a by-product.
+//! them two thirds full. The result is `bytes_per_pair`; the rate of one worker that stores new
+//! pairs is a by-product.
 
 use anyhow::Result;
 use commonhold_lab::workload::{driver::Driver, form::Form, pairs};
@@ -17,7 +17,7 @@ pub struct Memory {
     form: Wide,
 }
 
-/// One for each size and order.
+/// One workload for each size and order.
 pub const ALL: [Memory; 4] = [
     Memory { name: "memory-8+8", form: Wide { key: 8, value: 8, scattered: false } },
     Memory { name: "memory-8+8-scattered", form: Wide { key: 8, value: 8, scattered: true } },
@@ -38,7 +38,7 @@ struct Wide {
 }
 
 impl Wide {
-    /// A different number for each number.
+    /// Maps each number to a different one.
     fn placed(&self, number: u64) -> u64 {
         // An odd factor permutes all numbers of 64 bits: Knuth's multiplicative hashing.
         if self.scattered { number.wrapping_mul(0x9e37_79b9_7f4a_7c15) } else { number }

@@ -1,8 +1,9 @@
 //! The workloads, one file each, and the list of them.
 //!
-//! A workload knows its phases and what each worker does in them. Those over stores are the code of
-//! `hold bench`; those over messages use a port themselves; those over servers have a client that
-//! is a program of its own. The team calls them, the rounds ask them how they want to be run.
+//! A workload defines its phases and the work of each worker in them. Those over stores are the
+//! code of `hold bench`; those over messages use a port themselves; those over servers have a
+//! client, which is a separate program. The team runs the workloads. The rounds read their
+//! requirements.
 
 use std::path::Path;
 
@@ -33,7 +34,7 @@ pub mod tally;
 
 /// The common part of all workloads.
 pub trait Workload: Sync {
-    /// Its name on the command line and, with the phase's behind it, in the JSON.
+    /// Its name on the command line. In the JSON, the phase's name follows it.
     fn name(&self) -> &'static str;
 
     /// Its phases in order. All workers start a phase together.
@@ -47,23 +48,24 @@ pub trait Workload: Sync {
         "keys"
     }
 
-    /// After which phase a store holds every pair, so that memory per pair means something.
+    /// The phase after which a store holds every pair, so that memory per pair is meaningful.
     fn full_after(&self) -> Option<&'static str> {
         None
     }
 
-    /// Operations for which the time is reported as well, where a reader expects a time.
+    /// The number of operations whose time is reported as well, if a reader expects a time.
     fn timed_operations(&self) -> Option<u64> {
         None
     }
 
-    /// The metric of operations per second; `None` if the phase pauses, so that it says nothing.
+    /// The metric of operations per second; `None` if the phase pauses, which makes a rate
+    /// meaningless.
     fn rate(&self, _phase: &str) -> Option<&'static str> {
         Some("ops_per_s")
     }
 
-    /// The metric that the pilot is to tell of every phase, if the phases are to be of equal load: the
-    /// slowest system sets the pace of all.
+    /// The metric that the pilot reports for every phase, if all systems get the same load: the
+    /// slowest system sets the pace.
     fn pace(&self) -> Option<&'static str> {
         None
     }
@@ -83,11 +85,11 @@ pub trait Workload: Sync {
     }
 }
 
-/// One metric of many times.
+/// One metric that is computed from many times.
 pub struct Quantile {
     /// Its metric.
     pub metric: &'static str,
-    /// Which of the times, in their order: 0 the shortest, 1 the longest.
+    /// Its place among the times in ascending order: 0 is the shortest, 1 the longest.
     pub quantile: f64,
     /// The number of operations that were timed together.
     pub per: u64,
@@ -147,25 +149,25 @@ static OF_MESSAGES: [&dyn OfMessages; 6] = [
 
 /// A workload over servers.
 pub trait OfServers: Workload {
-    /// Starts a server, has it asked, and ends it. In the pilot only for its pace.
+    /// Starts a server, runs the client, and ends the server. The pilot measures only the pace.
     fn run(&self, phase: &str, host: &dyn Host, shape: &Shape, site: &Path) -> Result<Findings>;
 }
 
 static OF_SERVERS: [&dyn OfServers; 1] = [&files::Files];
 
-/// All of them.
+/// All workloads.
 pub fn all() -> impl Iterator<Item = &'static dyn Workload> {
     let stores = OF_STORES.iter().map(|one| *one as &dyn Workload);
     let messages = OF_MESSAGES.iter().map(|one| *one as &dyn Workload);
     stores.chain(messages).chain(OF_SERVERS.iter().map(|one| *one as &dyn Workload))
 }
 
-/// The names of all of them.
+/// The names of all workloads.
 pub fn names() -> Vec<&'static str> {
     all().map(Workload::name).collect()
 }
 
-/// The one of that name.
+/// The workload of that name.
 ///
 /// # Errors
 /// If there is none; the message lists all workloads.
@@ -173,17 +175,17 @@ pub fn named(name: &str) -> Result<&'static dyn Workload> {
     all().find(|workload| workload.name() == name).with_context(|| unknown(name))
 }
 
-/// The one of that name, if it is over stores.
+/// The workload of that name, if it is over stores.
 pub fn of_stores(name: &str) -> Option<&'static dyn OfStores> {
     OF_STORES.iter().copied().find(|workload| workload.name() == name)
 }
 
-/// The one of that name, if it is over servers.
+/// The workload of that name, if it is over servers.
 pub fn of_servers(name: &str) -> Option<&'static dyn OfServers> {
     OF_SERVERS.iter().copied().find(|workload| workload.name() == name)
 }
 
-/// The one of that name, which is over messages.
+/// The workload of that name, which is over messages.
 ///
 /// # Errors
 /// As [`named`].

@@ -1,11 +1,11 @@
-//! Few values, one writer, and a reader of the newest: sixteen values of 8 bytes.
+//! Sixteen values of 8 bytes, one writer, and a reader of the newest values.
 //!
-//! write: worker 0 replaces them in turn, and nobody reads. read: worker 1 reads them in turn, and
-//! nobody writes. both: worker 0 writes as fast as it can, and worker 1 reads until it has seen the
-//! last value; only its reads count.
+//! write: worker 0 replaces them in turn, and no worker reads. read: worker 1 reads them in turn,
+//! and no worker writes. both: worker 0 writes as fast as it can, and worker 1 reads until it has
+//! seen the last value; only its reads count.
 //!
-//! A value is the number of its write. The reader so knows in `read` what it must find, and detects
-//! in `both` a value of another place or one that is older than the one before.
+//! A value is the number of its write. So in `read`, the reader knows which value to expect. In
+//! `both`, it detects a value of another place, and a value that is older than the one before.
 
 use std::thread;
 
@@ -14,16 +14,16 @@ use anyhow::{Result, bail};
 use super::{OfMessages, Workload, tally::Tally};
 use crate::{messages::Port, rival::Shape};
 
-/// How many values there are.
+/// The number of values.
 pub const PLACES: usize = 16;
-/// Turns without news before the reader yields the processor, which the writer may need.
+/// Turns without a new value before the reader yields the processor, which the writer may need.
 const TURNS: u32 = 1000;
 
 /// See the module.
 pub struct Newest;
 
-/// One worker's way to the values. The loops below are compiled for each system: at a few
-/// nanoseconds per operation a call through a trait object would be most of it.
+/// One worker's access to the values. The loops below are compiled for each system, because an
+/// operation takes a few nanoseconds, and a call through a trait object would take most of them.
 pub trait Values: Send {
     /// Replaces the value at a place.
     fn write(&mut self, place: usize, value: u64) -> Result<()>;
@@ -31,7 +31,7 @@ pub trait Values: Send {
     /// The newest value at a place.
     fn read(&mut self, place: usize) -> Result<u64>;
 
-    /// Leaves everything in order.
+    /// Closes everything cleanly.
     fn finish(&mut self) -> Result<()> {
         Ok(())
     }
@@ -45,7 +45,7 @@ impl<V: Values> Port for Few<V> {
         match (phase, writes) {
             ("write", true) => write(&mut self.0, 0..count, tally),
             ("read", false) => read(&mut self.0, count, tally),
-            // Nobody else is at work.
+            // The other worker is idle in this phase.
             ("write" | "read", _) => Ok(()),
             ("both", true) => {
                 write(&mut self.0, count..2 * count, tally)?;
@@ -147,7 +147,7 @@ impl OfMessages for Newest {
 mod tests {
     use super::*;
 
-    /// Has these values, whatever is written.
+    /// Keeps these values, whatever is written.
     struct Stuck([u64; PLACES]);
 
     impl Values for Stuck {

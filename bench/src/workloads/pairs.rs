@@ -1,19 +1,21 @@
-//! The workloads over keys and values: what `hold bench` runs over Commonhold, over every system.
+//! The workloads over keys and values. `hold bench` runs them over Commonhold, and this program
+//! runs them over every system.
 //!
-//! map: SharedHashFile's own benchmark: 4-byte keys and values, each worker on its own ascending
-//! range. put: every key is new. upd: every value is overwritten. mix: 2 % delete and put, 98 %
-//! get; each counts as one operation. get: one at a time. get_many: 64 at a time. The keys go in
-//! ascending order, but with `--order random` the two get phases draw from the keys of all workers.
+//! map: SharedHashFile's own benchmark, with 4-byte keys and values. Each worker has its own
+//! ascending range. put: every key is new. upd: every value is overwritten. mix: 2 % delete and
+//! put, 98 % get; each counts as one operation. get: one at a time. get_many: 64 at a time. The
+//! keys go in ascending order, but with `--order random` the two get phases draw from the keys of
+//! all workers.
 //!
-//! loop: Localmemcache's own: 2 million times set and get of one of 10,000 decimal keys, drawn at
-//! random, the value being the key, in one process, on a file. One operation is one set and one get.
-//! Commonhold runs it on a file hold, whose records carry checksums, as that is what the loop is
-//! about; the file lies in the same directory as the rivals'.
+//! loop: Localmemcache's own benchmark. One process draws one of 10,000 decimal keys at random,
+//! sets it to itself, and gets it, 2 million times, on a file. One operation is one set and one
+//! get. Commonhold uses a file hold, whose records have checksums, because the loop is about files.
+//! The file is in the same directory as the rivals'.
 //!
-//! private: one process for itself, compared with the hash table that it would otherwise use. load:
+//! private: one process alone, compared with the hash table that it would otherwise use. load:
 //! ascending 4-byte keys, value equal to the key. get_copy: random keys, the value copied into a
-//! vector that is used again. get_owned: the same, each value as a fresh vector, which is `get` here
-//! and `get().cloned()` there.
+//! vector that is used again. get_owned: the same, but each value is a new vector: `get` in
+//! Commonhold, `get().cloned()` in the hash table.
 
 use anyhow::{Context, Result, bail};
 use commonhold_lab::workload::{
@@ -71,7 +73,7 @@ impl OfStores for Map {
             Order::Random => pairs::Order::Drawn(shape.keys * shape.workers, Numbers::new(worker)),
         };
         let keys = worker * shape.keys..(worker + 1) * shape.keys;
-        // The phases come in their order: from the second one on every value is another.
+        // The phases run in order, and from the second one on, every value has changed.
         let mut part = Part { keys, order, updated: phase != Phase::Put };
         let mut driver = driver(&Ascending, batch, store, tally);
         pairs::map(phase, &mut part, &mut driver)?;

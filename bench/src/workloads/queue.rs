@@ -1,16 +1,16 @@
-//! Elements moved between two: from a to b, and back from b to a.
+//! Elements that move between two queues: from a to b, and back from b to a.
 //!
-//! Worker 0 begins with all elements and passes each on to worker 1, which passes it back. one:
-//! taken and given one at a time. many: up to 1000 at a time, by the best means that the rival has,
-//! which may be one at a time. A move by either worker is one operation. An element is known by its
-//! number, as it is with 4 bytes here; no worker touches its other bytes.
+//! Worker 0 begins with all elements and passes each on to worker 1, which passes it back. one: a
+//! worker takes and passes on one element at a time. many: up to 1000 at a time, by the best means
+//! that the rival has, which may be one at a time. A move by either worker is one operation. A
+//! number of 4 bytes identifies an element; no worker touches its other bytes.
 
 use anyhow::{Result, bail};
 
 use super::{OfMessages, Workload, tally::Tally};
 use crate::{messages::Port, rival::Shape};
 
-/// Elements in all. Every rival has room for them in either direction.
+/// The number of elements. Every rival has room for all of them in either direction.
 pub const ELEMENTS: u32 = 4096;
 const MANY: usize = 1000;
 
@@ -48,7 +48,8 @@ impl OfMessages for Queue {
         port: &mut dyn Port,
         tally: &mut Tally,
     ) -> Result<()> {
-        // Both see all elements in the same order, round and round; and have seen as many before.
+        // Both workers see all elements in the same order, again and again. Before `many`, each has
+        // seen all those of `one`.
         let (most, first) = match phase {
             "one" => (1, 0),
             "many" => (MANY, shape.keys),
@@ -81,7 +82,7 @@ fn pass_on(
     port.flush()
 }
 
-/// The element of that turn.
+/// The number of the element of that turn.
 fn number(turn: u64) -> [u8; 4] {
     ((turn % u64::from(ELEMENTS)) as u32).to_le_bytes()
 }
@@ -90,7 +91,7 @@ fn number(turn: u64) -> [u8; 4] {
 mod tests {
     use super::*;
 
-    /// Gives out prepared elements and takes nothing amiss.
+    /// Delivers prepared elements, and accepts all elements.
     struct Script(std::array::IntoIter<u32, 3>);
 
     impl Port for Script {

@@ -1,15 +1,16 @@
 //! Changes of a table, sent to sixteen followers: keys of 16 bytes, values of 64.
 //!
-//! stream: worker 1 sets keys, 65,536 different ones in turn; worker 2 has sixteen connections, as replicas or subscribers have
-//! them, and reads what comes with one thread, without doing anything with it. The phase is over when all of it has come to
-//! all of them. A change counts once for each.
+//! stream: the first worker sets keys, 65,536 different ones in turn. The second worker has sixteen
+//! connections, like those of replicas or subscribers. One thread reads all that arrives, and
+//! discards it. The phase is over when everything has arrived on all connections. A change counts
+//! once for each connection.
 
 use anyhow::Result;
 
 use super::{OfMessages, Workload, tally::Tally};
 use crate::{messages::Port, rival::Shape};
 
-/// How many follow.
+/// The number of followers.
 pub const FOLLOWERS: u64 = 16;
 /// Bytes of a key and of a value.
 pub const KEY: usize = 16;
@@ -20,7 +21,7 @@ const CARDINALITY: u64 = 65_536;
 /// See the module.
 pub struct Replicate;
 
-/// The change of that number: key, then value, which proves its number.
+/// The change with that number: the key, and then the value, which proves the number.
 pub fn change(number: u64) -> [u8; KEY + VALUE] {
     let mut bytes = [b'.'; KEY + VALUE];
     bytes[..8].copy_from_slice(&(number % CARDINALITY).to_be_bytes());

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// A client's findings about a server besides counts and times.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Findings {
-    /// Requests that were answered, and rightly so.
+    /// Requests that were answered correctly.
     pub operations: u64,
     /// The values that are reported unchanged.
     pub measurements: Vec<Measurement>,
@@ -22,14 +22,14 @@ pub struct Findings {
 pub struct Measurement {
     /// Its metric.
     pub metric: String,
-    /// How much.
+    /// The value.
     pub value: f64,
-    /// Of what.
+    /// The unit.
     pub unit: String,
 }
 
 impl Findings {
-    /// Adds one.
+    /// Adds a measurement.
     pub fn measured(&mut self, metric: &str, value: f64, unit: &str) {
         self.measurements.push(Measurement {
             metric: metric.to_owned(),

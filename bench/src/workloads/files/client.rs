@@ -1,7 +1,7 @@
-//! The client of all file servers: `hold bench files`, as a process of its own.
+//! The client of all file servers: `hold bench files`, in a separate process.
 //!
-//! It gets the address and the process of the server, and knows nothing else about it. Its output
-//! is its usual JSON. Called by the workload only.
+//! It gets only the address and the process of the server. Its output is its usual JSON. Only the
+//! workload calls this module.
 
 use std::{path::Path, process::Stdio};
 
@@ -36,12 +36,12 @@ impl Client<'_> {
     /// Sends a number of requests, in a closed loop or at a rate per second.
     ///
     /// # Errors
-    /// If one is not answered, or with other bytes than are in the file.
+    /// If a request is not answered, or if the answer differs from the file.
     pub fn ask(&self, requests: u64, rate: Option<u64>) -> Result<Answers> {
         self.request(requests, rate, self.set.zipf)
     }
 
-    /// Sends a number of requests, uniformly for all files, whichever are popular later.
+    /// Sends a number of requests, uniformly for all files, even if some files are popular later.
     ///
     /// # Errors
     /// As [`Client::ask`].
@@ -64,7 +64,7 @@ impl Client<'_> {
             files(self.program, self.files, words.chain(["--memory-unmeasured".to_owned()]))?;
         match said["results"].take() {
             Value::Array(all) => Ok(Answers(all)),
-            _ => anyhow::bail!("hold bench files says no results"),
+            _ => anyhow::bail!("hold bench files prints no results"),
         }
     }
 }

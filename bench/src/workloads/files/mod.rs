@@ -4,9 +4,9 @@
 //! gets requests for a while before anything counts. Then there are two loads: a closed loop (the
 //! next request as soon as one is answered), which gives requests per second of the server's
 //! processor time; and a rate that all systems reach, which gives latencies at equal load. The rate
-//! is a part of what the slowest system reached in the pilot. Latency counts from the due time of a
-//! request, not from its sending. Every body is verified by its hash. The client is `hold bench
-//! files` (see [`client`]).
+//! is a fraction of the rate that the slowest system reached in the pilot. Latency counts from the
+//! due time of a request, not from its sending. Every body is verified by its hash. The client is
+//! `hold bench files` (see [`client`]).
 
 use std::{fs, path::Path};
 
@@ -24,16 +24,17 @@ use sets::Set;
 pub mod client;
 pub mod sets;
 
-/// The purpose of the pilot.
+/// The metric that the pilot measures.
 const PACE: &str = "requests_per_s";
 const COST: &str = "requests_per_server_cpu_s";
-/// At this part of the slowest one's pace latencies are taken.
+/// The fraction of the slowest system's pace at which latencies are measured.
 const RATE: f64 = 0.4;
-/// Requests before anything counts, for each file.
+/// Requests for each file before anything counts.
 const WARM_UP: u64 = 4;
-/// Bytes that the pilot asks for at most.
+/// The most bytes that the pilot requests.
 const PILOT_BYTES: u64 = 256 << 20;
-/// With less of it, the ticks in which processor time is counted (10 ms) are over 4 % of it.
+/// Processor time is counted in ticks of 10 ms. If it is shorter than this, a tick is more than 4 %
+/// of it.
 const LEAST_SECONDS: f64 = 0.25;
 
 /// See the module.
@@ -59,7 +60,7 @@ impl Workload for Files {
         ]
     }
 
-    /// One process sees to everything: the client is another program.
+    /// One worker is enough, because the client is another program.
     fn shape(&self, asked: Shape) -> Shape {
         Shape { workers: 1, keys: asked.workers * asked.keys, ..asked }
     }
@@ -68,7 +69,7 @@ impl Workload for Files {
         "requests at most"
     }
 
-    /// It reports its findings itself.
+    /// The client reports all metrics.
     fn rate(&self, _phase: &str) -> Option<&'static str> {
         None
     }
@@ -143,7 +144,7 @@ fn measure(client: &Client<'_>, load: Load, shape: &Shape, findings: &mut Findin
     Ok(())
 }
 
-/// Requests in a second of the processor time of all processes of the server.
+/// Requests per second of processor time, of all processes of the server.
 fn per_second_of_server(answers: &Answers, of: &str, findings: &mut Findings) -> Result<f64> {
     let seconds = answers.value("server_cpu_s")?;
     if seconds < LEAST_SECONDS {
@@ -151,7 +152,7 @@ fn per_second_of_server(answers: &Answers, of: &str, findings: &mut Findings) ->
             "{of}: the server used {seconds:.2} s of processor time, in ticks of 10 ms: raise --budget"
         ));
     }
-    // Less than a tick is not visible; then this is the lower bound.
+    // Less than a tick is not visible. The result is then a lower bound.
     Ok(answers.value("answered")? / seconds.max(client::TICK_SECONDS))
 }
 
