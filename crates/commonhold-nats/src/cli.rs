@@ -9,9 +9,9 @@ use commonhold_terminal::output::{Format, Output};
 use std::process::ExitCode;
 
 const LONG_ABOUT: &str = "\
-Connects the maps of holds with the key-value buckets of NATS JetStream, and channels and queues
-with its streams. Data that several servers keep survives the loss of machines. The processes of
-every machine read and write their local hold, at memory speed.";
+Connects the maps of holds to the key-value buckets of NATS JetStream, and channels and queues to
+its streams. Data kept on several servers survives the loss of a machine. On every machine,
+processes read and write their local hold at memory speed.";
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -28,8 +28,9 @@ Exit codes:
   2     the command line is invalid
   3     the command failed; a message on standard error gives the reason
 
-Without --server and --context, the environment variable NATS_URL names the servers. Without that,
-the selected context of the tool 'nats' applies, and then a server on this machine.";
+If neither --server nor --context is given, the environment variable NATS_URL names the servers. If
+it is not set, the selected context of the tool 'nats' applies. If no context is selected, the
+command connects to a server on this machine.";
 
 /// The bridge between holds and NATS JetStream
 #[derive(Parser, Debug)]
@@ -73,7 +74,7 @@ enum Subcommand {
     /// Print the value of a key in a bucket
     #[command(after_help = flowing(single_key::GET_EXAMPLES))]
     Get(single_key::GetArgs),
-    /// Delete a key in a bucket, and wait until the local map shows that
+    /// Delete a key from a bucket, and wait until the local map no longer has it
     #[command(after_help = flowing(single_key::DELETE_EXAMPLES))]
     Delete(single_key::DeleteArgs),
     /// Create a bucket

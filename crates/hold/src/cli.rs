@@ -292,7 +292,7 @@ pub enum Subcommand {
     /// Wait until replicas of a map have applied all changes
     #[command(after_help = flowing(wait::EXAMPLES))]
     Wait(wait::Args),
-    /// Connect maps with the key-value buckets of NATS JetStream
+    /// Connect maps to the key-value buckets of NATS JetStream
     #[command(after_help = flowing(nats::EXAMPLES))]
     Nats(nats::Args),
     /// Serve a directory of files, over HTTP and a simple protocol
@@ -304,7 +304,7 @@ pub enum Subcommand {
     /// Show a live view of a hold in a browser, and export metrics for Prometheus
     #[command(after_help = flowing(monitor::EXAMPLES))]
     Monitor(monitor::Args),
-    /// Write a consistent copy of all maps in a hold to a file, while other processes write to them
+    /// Write a consistent copy of all maps in a hold to a file, even while they change
     #[command(after_help = flowing(backup::EXAMPLES))]
     Backup(backup::Args),
     /// Create a hold from a backup

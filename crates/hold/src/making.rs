@@ -183,7 +183,7 @@ impl Making {
                 Some(format!("a pair of {both} bytes exceeds the cache's limit of {most} bytes"))
             }
             _ if both > LARGEST_PAIR => {
-                Some("expected less than 4 GiB for key and value together".to_owned())
+                Some(format!("expected less than 4 GiB for key and value, got {both} bytes"))
             }
             _ => None,
         }
@@ -204,7 +204,7 @@ impl Making {
     pub fn ensure_not_fixed(&self) -> Result<()> {
         match self.fixed {
             None => Ok(()),
-            Some(_) => Err(Failure::usage("a list changes its length; omit --fixed")),
+            Some(_) => Err(Failure::usage("--fixed: a list has no fixed length; omit this option")),
         }
     }
 

@@ -176,7 +176,7 @@ impl Directory {
         match self.options().open(self.resolve(&name.hold)?) {
             Err(error) if refused(error.kind()) && lossy => self.channel(name, true),
             Err(error) if refused(error.kind()) => Err(Failure::failed(format!(
-                "{error}; use '--policy lossy' with read permission only"
+                "{error}; with read permission only, use '--policy lossy'"
             ))),
             _ => self.channel(name, false),
         }

@@ -35,7 +35,7 @@ fn a_batch_has_a_result_for_each_line() {
         ["ok", "= a\\\\tb", "none", "ok", "none", "ok", "none", "= 5", "= 1", "= 42", "= 40"];
     assert_eq!(lines[..11], expected, "{run:?}");
     assert!(lines[11].starts_with("error map 'prices': expected a counter"), "{}", lines[11]);
-    assert_eq!(lines[12], "error expected a number to add, got 'x'");
+    assert_eq!(lines[12], "error expected a 64-bit integer, got 'x'");
     assert_eq!(lines[13], "= 3");
     assert!(lines[14].starts_with("error unknown operation 'foo'; expected set, add"));
     assert_eq!(

@@ -153,7 +153,7 @@ fn a_read_only_user_receives_as_a_lossy_consumer() {
     let refused = as_nobody("lossless").expect("a start");
     let err = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(3), "{err}");
-    assert!(err.contains("use '--policy lossy' with read permission only"), "{err}");
+    assert!(err.contains("with read permission only, use '--policy lossy'"), "{err}");
 }
 
 /// A bridge to NATS of a channel or a queue: `hold stat` shows its report.

@@ -192,9 +192,9 @@ fn messages_name_things_as_people_do() {
     assert_eq!(run.code, 1);
     assert!(run.err.contains("has no structure 'none'; 'hold list shop' shows"), "{run:?}");
     let err = test_dir.fails(2, &["get", "--uid", "shop", "prices", "x"]);
-    assert!(err.starts_with("hold: expected a uid, which is a number, got 'x'"), "{err}");
+    assert!(err.starts_with("hold: --uid: expected a number, got 'x'"), "{err}");
     let err = test_dir.fails(2, &["set", "--number", "shop", "prices", "a", "many"]);
-    assert!(err.starts_with("hold: --number: expected a 64-bit number, got 'many'"), "{err}");
+    assert!(err.starts_with("hold: --number: expected a 64-bit integer, got 'many'"), "{err}");
 }
 
 #[test]

@@ -96,7 +96,7 @@ fn errors_name_file_line_and_problem() {
         "{tsv}"
     );
     let json = err("data.jsonl", b"{\"key\":\"a\",\"value\":1}\n\n{\"key\":\"b\"\n", &[]);
-    assert!(json.starts_with("hold: data.jsonl:3: not a JSON object in column 10"), "{json}");
+    assert!(json.starts_with("hold: data.jsonl:3: not a JSON object: column 10"), "{json}");
     let json = err("no.jsonl", b"{\"key\":\"a\",\"price\":1}\n", &[]);
     assert!(json.starts_with("hold: no.jsonl:1: no field 'value'"), "{json}");
     let json = err("null.jsonl", b"{\"key\":\"a\",\"value\":null}\n", &[]);
@@ -235,7 +235,7 @@ fn the_name_selects_the_format_and_json_the_report() {
         &["dump", "shop", "prices", "-o", "out.csv", "--format", "nul"],
     ] {
         let err = test_dir.fails(2, args);
-        assert!(err.contains("means csv, but --format is "), "{err}");
+        assert!(err.contains("has the extension of csv, but --format is "), "{err}");
     }
     // A name without a known extension: --format, else tsv.
     test_dir.json(&["dump", "shop", "prices", "-o", "out.jsonx"]);

@@ -14,7 +14,7 @@ pub fn bytes(text: &str) -> Result<u64, String> {
 /// A duration such as `90s`, `5m`, `1h 30m`, `250ms`.
 pub fn duration(text: &str) -> Result<Duration, String> {
     match parsed(text)? {
-        duration if duration.is_zero() => Err("a time to live must be more than 0".into()),
+        duration if duration.is_zero() => Err("expected a time of more than 0".into()),
         duration => Ok(duration),
     }
 }

@@ -70,7 +70,7 @@ pub fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         options.max_bytes = args.max_bytes;
         options.in_memory = args.memory;
         let is_new = bucket.create(&options).await?;
-        let text = if is_new { "created" } else { "existed already" };
+        let text = if is_new { "created" } else { "already exists" };
         let text = format!("bucket {} {text}", args.bucket);
         output.report(&json!({ "created": is_new }), &text)?;
         Ok(if is_new { ExitCode::SUCCESS } else { NO.into() })

@@ -17,8 +17,8 @@ Examples:
   hold nats publish shop prices prices --take-over       # replace what another program wrote
   hold stat shop prices                                  # the publisher's lag
 
-The map must exist. Its changes go into the bucket in their order, each of them once. The
-publisher resumes where it stopped, even after it or the server has been killed. If the map's
+The map must exist. Its changes go into the bucket in order, each exactly once. The publisher
+resumes where it stopped, even after it or the server has been killed. If the map's
 stream no longer has the changes since then, the publisher compares the whole map with the whole
 bucket, and publishes what differs.
 
@@ -26,8 +26,8 @@ A bucket has one publisher and no other writer. If another program writes to the
 publisher ends with an error, which names the other publisher if it was one. A new publisher does
 not replace the contents that another program has written, unless you give --take-over.
 
-A pair is skipped if its key or its value is too long for the bucket; the command prints which.
-'hold stat' shows how many there are.
+A pair is skipped, and reported, if its key or its value is too long for the bucket. 'hold stat'
+shows the number of skipped pairs.
 
 Exit codes:
   0     stopped by a signal

@@ -18,17 +18,17 @@ Examples:
   hold stat shop ticks                                   # the receiver's lag
 
 A stream that has the subject must exist, and so must the channel or the queue. The messages come
-in their order, each of them once, even if the receiver, the server or the connection is killed.
+in order, each exactly once, even if the receiver, the server or the connection is killed.
 The server gets the acknowledgement of a message after the message is in the channel or the queue.
 If there is no room, the receiver waits. A killed server that is the only one with the stream may
-forget its last messages; those that it still has, and new ones, come.
+forget its last messages; all others are delivered.
 
 The receiver creates a durable consumer of its own, which begins with the first message of the
 stream. It is the only producer of the channel, or the only program that pushes to the named queue.
 If another program does so as well and the receiver is killed, the next receiver may end with an
 error, because it cannot find out whether the last message is there.
 
-A message is skipped if it is too long for the channel or the queue; the command prints which.
+A message is skipped, and reported, if it is too long for the channel or the queue.
 
 Exit codes:
   0     stopped by a signal
@@ -65,7 +65,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     consumer: Option<String>,
 
-    /// Time after which the server delivers a message again that was not acknowledged
+    /// Time after which the server redelivers a message that was not acknowledged
     #[arg(long, value_name = "TIME", value_parser = sizes::duration, default_value = "5s")]
     ack_wait: Duration,
 

@@ -15,8 +15,8 @@ Examples:
   hold nats send shop ticks market.ticks --lossy         # the channel's producer never waits
   hold stat shop ticks                                   # the sender's lag
 
-The channel and a stream that has the subject must exist. The messages go into the stream in their
-order, one at a time, each of them once, even if the sender, the server or the connection is
+The channel and a stream that has the subject must exist. The messages go into the stream in order,
+one at a time, each exactly once, even if the sender, the server or the connection is
 killed. For this, each message has an ID. If other programs write to the subject, the stream's
 duplicate window must be longer than any interruption.
 
@@ -24,7 +24,7 @@ While the servers are unavailable, the messages wait in the channel, and its pro
 the channel is full. With --lossy, the producer does not wait: it overwrites old messages, which are
 never sent, and 'hold stat' counts them. The same happens while no sender runs.
 
-A message is skipped if it is too long for the server or the stream; the command prints which.
+A message is skipped, and reported, if it is too long for the server or the stream.
 
 Exit codes:
   0     stopped by a signal
@@ -44,7 +44,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     stream: Option<String>,
 
-    /// Do not let the channel's producer wait; count the messages that it overwrites
+    /// Do not make the channel's producer wait; count the messages that it overwrites
     #[arg(long)]
     lossy: bool,
 

@@ -20,8 +20,8 @@ Examples:
   hold nats put flags shop flags dark-mode on --revision 7 || echo 'another value by now'
   hold nats put flags shop flags leader $$ --revision 0  # only if the key never had a value
 
-The command writes the bucket, and returns when the map, which 'hold nats mirror' keeps, shows the
-change. It prints the revision of the change.
+The command writes to the bucket, and returns when the map, which 'hold nats mirror' updates, shows
+the change. It prints the revision of the change.
 
 Exit codes:
   0     the map shows the change
@@ -34,7 +34,7 @@ Examples:
   hold nats get flags dark-mode
   hold nats get flags dark-mode --format json            # with the revision
 
-The command asks the servers. The local map of a mirror answers faster: 'hold get'.
+The command asks the servers. To read the local map of a mirror, which is faster, use 'hold get'.
 
 Exit codes:
   0     the value was printed

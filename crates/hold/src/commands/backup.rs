@@ -52,8 +52,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     );
     if report.left_out > 0 {
         let others = things(report.left_out.into(), "other structure", "other structures");
-        text +=
-            &format!("; {others} (queues, channels, logs, maps without contents yet) not copied");
+        text += &format!("; not copied: {others} (queues, channels, logs, incomplete replicas)");
     }
     output.report(&json, &text)?;
     Ok(ExitCode::SUCCESS)

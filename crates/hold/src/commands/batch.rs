@@ -74,7 +74,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
         None => args.making.make(directory, &args.name)?,
     };
     if stdin().is_terminal() && !output.is_quiet() {
-        note("reading operations from the terminal, one per line; Ctrl-D ends them");
+        note("reading operations from the terminal, one per line; Ctrl-D ends the input");
     }
     let mut input = BufReader::with_capacity(1 << 16, stdin());
     let mut sink = Sink::stdout();
@@ -139,7 +139,7 @@ impl Args {
 
 fn number(word: &[u8]) -> std::result::Result<i64, String> {
     let number = std::str::from_utf8(word).ok().and_then(|text| text.parse().ok());
-    number.ok_or_else(|| format!("expected a number to add, got '{}'", bytes::escaped(word)))
+    number.ok_or_else(|| format!("expected a 64-bit integer, got '{}'", bytes::escaped(word)))
 }
 
 fn unknown(operation: &[u8]) -> String {

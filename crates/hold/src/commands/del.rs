@@ -43,7 +43,7 @@ pub struct Args {
     #[arg(value_name = "KEY", allow_negative_numbers = true)]
     keys: Vec<OsString>,
 
-    /// Delete all keys that begin with PREFIX; the command reads all keys
+    /// Delete all keys that begin with PREFIX; to find them, the command reads all keys of the map
     #[arg(long, short, value_name = "PREFIX", allow_negative_numbers = true)]
     #[arg(conflicts_with_all = ["keys", "frames"])]
     prefix: Option<OsString>,

@@ -29,7 +29,7 @@ Examples:
   hold get --number shop counts visits          # a counter, in decimal
   hold get --list shop lists fruit              # a list, one value per line
   hold get --uid shop prices 17                 # by uid instead of key
-  hold get --max-age 2s shop prices apple       # of a replica, if it is recent enough
+  hold get --max-age 2s shop prices apple       # from a replica, if it is recent enough
   hold get shop prices plum || echo 'no plums'
 
 Exit codes:
@@ -105,7 +105,7 @@ impl Args {
             let number = key.to_str().and_then(|t| t.parse().ok());
             let number = number.ok_or_else(|| {
                 let key = shown(key.as_bytes());
-                Failure::usage(format!("expected a uid, which is a number, got '{key}'"))
+                Failure::usage(format!("--uid: expected a number, got '{key}'"))
             })?;
             return Ok(match map.get_uid(Uid(number))? {
                 Some((key, value)) => Found { key, uid: Some(Uid(number)), value: Some(value) },

@@ -70,8 +70,8 @@ fn no_counter(error: &commonhold::Error, map: &Map, key: &[u8]) -> Failure {
     let text = map.get(key).ok().flatten().and_then(number);
     match (error.kind(), text) {
         (ErrorKind::Mismatch | ErrorKind::Invalid, Some(number)) => Failure::failed(format!(
-            "{error}; the value is the text '{number}': add --text to count in text, or store it \
-             as a counter with 'hold set --number'"
+            "{error}; the value is the text '{number}'; add --text to add to this number, or store \
+             it as a counter with 'hold set --number'"
         )),
         _ => Failure::failed(error),
     }

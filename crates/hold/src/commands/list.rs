@@ -24,7 +24,7 @@ Examples:
 
 Structures whose names begin with a dot are Commonhold's own, such as the reports of origins and
 replicas ('.reports') and the positions of replicas. This command lists them only with --all.
-All other subcommands treat these names like any other name.";
+'hold stat' hides them as well. All other subcommands treat these names like any other name.";
 
 /// Options of `hold list`.
 #[derive(clap::Args, Debug)]

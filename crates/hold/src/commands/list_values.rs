@@ -160,7 +160,7 @@ impl AddArgs {
             framing: self.framing,
             // The map reports how long a value may be.
             most: u32::MAX as usize,
-            what: "message",
+            what: "value",
             done: "read",
         };
         let mut values = Vec::new();

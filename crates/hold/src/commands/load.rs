@@ -81,11 +81,11 @@ pub struct Args {
     #[arg(long)]
     header: bool,
 
-    /// The column of the keys: a number (from 1), or a name in the header line or in JSON
+    /// The column of the keys: a number (from 1), a name in the header line, or a JSON field
     #[arg(long, value_name = "COLUMN")]
     key_column: Option<Column>,
 
-    /// The column of the values: a number (from 1), or a name in the header line or in JSON
+    /// The column of the values: a number (from 1), a name in the header line, or a JSON field
     #[arg(long, value_name = "COLUMN")]
     value_column: Option<Column>,
 

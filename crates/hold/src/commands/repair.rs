@@ -8,7 +8,7 @@ use commonhold::Hold;
 use commonhold::hold::SalvageReport;
 use commonhold_terminal::failure::{Failure, Result};
 use commonhold_terminal::output::Output;
-use commonhold_terminal::sizes::{self, count, things};
+use commonhold_terminal::sizes::{self, things};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::ExitCode;
@@ -109,10 +109,13 @@ fn salvage_text(report: &SalvageReport) -> String {
             things(report.kept, "pair", "pairs"),
             things(report.maps.into(), "map", "maps")
         ),
-        format!("{} older records of the same keys omitted", count(report.superseded)),
-        format!("{} damaged records dropped", count(report.dropped)),
-        format!("{} pairs missing that were in the index", count(report.missing)),
-        format!("{} records uncertain", count(report.undecidable)),
+        format!(
+            "{} of the same keys omitted",
+            things(report.superseded, "older record", "older records")
+        ),
+        format!("{} dropped", things(report.dropped, "damaged record", "damaged records")),
+        format!("{} missing", things(report.missing, "pair in the index", "pairs in the index")),
+        format!("{} uncertain", things(report.undecidable, "record", "records")),
     ];
     if report.cut_off > 0 {
         lines.push(format!("the file is {} shorter than it was", sizes::shown(report.cut_off)));

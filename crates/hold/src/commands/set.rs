@@ -145,7 +145,7 @@ impl Args {
         match number {
             Some(number) => Ok(number.to_le_bytes().to_vec()),
             None => Err(Failure::usage(format!(
-                "--number: expected a 64-bit number, got '{}'",
+                "--number: expected a 64-bit integer, got '{}'",
                 shown(text.as_bytes())
             ))),
         }

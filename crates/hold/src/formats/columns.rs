@@ -20,7 +20,7 @@ impl std::str::FromStr for Column {
 
     fn from_str(text: &str) -> std::result::Result<Column, String> {
         match text.parse() {
-            Ok(0) => Err("expected a column number from 1 on, got 0".to_owned()),
+            Ok(0) => Err("expected a column number of at least 1, got 0".to_owned()),
             Ok(number) => Ok(Column::Number(number)),
             Err(_) if text.is_empty() => {
                 Err("expected the name or number of a column, got nothing".to_owned())

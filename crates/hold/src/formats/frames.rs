@@ -111,10 +111,12 @@ impl<R: BufRead> Reader<R> {
     fn too_long(&self, what: &str, length: Option<usize>) -> String {
         let (number, most) = (self.number, self.most);
         match length {
-            None => format!("{what} {number} has more than {most} bytes, the maximum of a message"),
+            None => {
+                format!("{what} {number} has more than {most} bytes, the maximum for a message")
+            }
             Some(length) => format!(
-                "{what} {number} has {length} bytes, more than {most}, the maximum of a message; \
-                 check that these are frames (each after its length, 4 bytes, little-endian)"
+                "{what} {number} has {length} bytes; the maximum for a message is {most}; check \
+                 that the input consists of frames (a 4-byte little-endian length, then the bytes)"
             ),
         }
     }

@@ -40,11 +40,11 @@ impl<R: BufRead> Reader<R> {
         let text = error.to_string();
         let text = text.split(" at line ").next().unwrap_or_default();
         let hint = match self.lines.text().trim_ascii() {
-            [b'[', ..] => "; a JSON array becomes JSON Lines by: jq -c '.[]'",
-            [b'{'] => "; an object must be on one line: jq -c . does that",
+            [b'[', ..] => "; to convert a JSON array to JSON Lines, use: jq -c '.[]'",
+            [b'{'] => "; an object must be on one line; to convert the file, use: jq -c .",
             _ => "",
         };
-        format!("not a JSON object in column {}: {text}{hint}", error.column())
+        format!("not a JSON object: column {}: {text}{hint}", error.column())
     }
 }
 

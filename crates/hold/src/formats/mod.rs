@@ -155,7 +155,7 @@ pub fn of_pairs(file: Option<&Path>, output: &Output) -> Result<Option<Format>> 
             if named != asked =>
         {
             Err(Failure::usage(format!(
-                "the name of {} means {}, but --format is {}; omit --format, or rename the file",
+                "{} has the extension of {}, but --format is {}; omit --format, or rename the file",
                 file.display(),
                 named.name(),
                 asked.name()

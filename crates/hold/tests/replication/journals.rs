@@ -70,7 +70,7 @@ fn a_damaged_journal_is_reported_and_kept() {
     stop(first);
     let verify = ["journal", "verify", "./it.journal"];
     let sound = test_dir.ok(&verify);
-    assert!(sound.contains("3 changes since") && !sound.contains("damaged"), "{sound}");
+    assert!(sound.contains("3 later changes") && !sound.contains("damaged"), "{sound}");
     let path = test_dir.path("it.journal");
     let mut bytes = std::fs::read(&path).unwrap();
     let at = bytes.windows(4).rposition(|key| key == b"plum").unwrap();

@@ -40,7 +40,7 @@ fn a_part_of_a_map_is_replicated_compared_and_shown() {
 
     let verify = ["verify", "unix:./sock", "copy", "prices"];
     let text = test_dir.ok(&verify);
-    assert!(text.contains("in the keys that begin with 'fruit:': 3 pairs"), "{text}");
+    assert!(text.contains("for the keys that begin with 'fruit:': 3 pairs"), "{text}");
     let found: Value = test_dir.json(&verify);
     assert_eq!((&found["equal"], &found["prefix"]), (&true.into(), &"fruit:".into()));
     assert_eq!(stop(replica), "");

@@ -60,7 +60,7 @@ pub struct Args {
     #[arg(long)]
     oldest: bool,
 
-    /// What the producer does if this consumer is too slow
+    /// How the producer treats this consumer if it is too slow
     #[arg(long, value_enum, default_value_t = Policy::Lossless)]
     policy: Policy,
 

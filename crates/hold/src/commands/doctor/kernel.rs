@@ -46,7 +46,7 @@ pub fn futex() -> Finding {
         Err(error) => Finding::fail(
             "futexes",
             format!("a wake-up fails: {error}"),
-            "Writers could not wait for each other.",
+            "Writers cannot wait for each other.",
             "Allow the futex system call in the sandbox's (seccomp) profile.",
         ),
     }

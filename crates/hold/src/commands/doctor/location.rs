@@ -67,8 +67,8 @@ fn file_system(name: &str, directory: &Path) -> Finding {
         kind if is_foreign(kind) => Finding::fail(
             title,
             seen,
-            "Holds do not work there: its memory is not shared between all users, or locks, links \
-             or allocation do not work (see docs/operations/environment.md).",
+            "Holds do not work on this file system: its memory is not shared between all users, or \
+             locks, links or allocation do not work (see docs/operations/environment.md).",
             "Use a tmpfs or a local file system such as ext4, xfs or btrfs. In a container, use a \
              volume instead of the image's root.",
         ),
@@ -207,9 +207,7 @@ fn see_each_other(one: &Hold, two: &Hold) -> Result<(), Trial> {
     }
     let alive = one.participants()?.iter().filter(|p| p.alive).count();
     if alive != 2 {
-        return Err(Trial::Wrong(format!(
-            "expected 2 open handles to be alive by their locks, got {alive}"
-        )));
+        return Err(Trial::Wrong(format!("expected locks to show 2 open handles, got {alive}")));
     }
     Ok(())
 }

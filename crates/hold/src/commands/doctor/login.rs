@@ -24,7 +24,7 @@ pub fn remove_ipc(home: &Path) -> Finding {
         return Finding::ok(NAME, "holds are not in /dev/shm", "logind leaves them alone.");
     }
     if !Path::new("/run/systemd/system").exists() {
-        return Finding::ok(NAME, "systemd does not run here", "Holds remain after logout.");
+        return Finding::ok(NAME, "systemd is not running here", "Holds remain after logout.");
     }
     if uid < FIRST_PERSON {
         return Finding::ok(
@@ -104,8 +104,8 @@ pub fn protected_regular() -> Finding {
     Finding::ok(
         NAME,
         seen,
-        "Holds are opened without O_CREAT first, so other users' holds open if their permissions \
-         allow it.",
+        "Holds are first opened without O_CREAT, so you can open holds of other users if their \
+         permissions allow it.",
     )
 }
 

@@ -39,7 +39,7 @@ fn judge(limit: Option<Limit>) -> Finding {
         return Finding::ok(
             NAME,
             "no limit",
-            "The kernel kills no process for using memory of a hold.",
+            "The kernel does not kill processes for using the memory of a hold.",
         );
     };
     let seen = format!(

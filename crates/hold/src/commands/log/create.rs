@@ -68,7 +68,7 @@ pub struct Args {
 fn ring_bytes(text: &str) -> std::result::Result<u64, String> {
     match sizes::bytes(text)? {
         bytes if (4 << 10..=1 << 30).contains(&bytes) => Ok(bytes.next_power_of_two()),
-        _ => Err("expected a ring of 4K to 1G".to_owned()),
+        _ => Err("expected a size from 4K to 1G".to_owned()),
     }
 }
 

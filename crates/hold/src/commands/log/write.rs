@@ -66,7 +66,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
         framing: Framing::default(),
         // No line is longer; the log knows the exact limit.
         most: usize::try_from(stat.ring_bytes / 4).unwrap_or(usize::MAX),
-        what: "message",
+        what: "line",
         done: "written",
     };
     let waits = args.lines.is_empty() && !args.drop && stat.overflow == Overflow::Drop;

@@ -67,7 +67,7 @@ fn element_bytes(text: &str) -> std::result::Result<u32, String> {
 fn queue_name(text: &str) -> std::result::Result<String, String> {
     match text.len() {
         1..=63 => Ok(text.to_owned()),
-        bytes => Err(format!("expected names of 1 to 63 bytes for the named queues, got {bytes}")),
+        bytes => Err(format!("expected a name of 1 to 63 bytes, got {bytes} bytes")),
     }
 }
 
@@ -77,12 +77,15 @@ impl Args {
         let queues = &self.queues;
         if queues.len() > MOST_QUEUES {
             return Err(Failure::usage(format!(
-                "got {} named queues: a queue has at most {MOST_QUEUES}",
+                "--queues: expected at most {MOST_QUEUES} named queues, got {}",
                 queues.len()
             )));
         }
-        if (1..queues.len()).any(|at| queues[..at].contains(&queues[at])) {
-            return Err(Failure::usage("--queues: two queues have the same name"));
+        if let Some(at) = (1..queues.len()).find(|at| queues[..*at].contains(&queues[*at])) {
+            return Err(Failure::usage(format!(
+                "--queues: expected different names, got the same name '{}' twice",
+                queues[at]
+            )));
         }
         match &self.orphans {
             Some(orphans) if !queues.contains(orphans) => Err(Failure::usage(format!(

@@ -39,7 +39,7 @@ impl Packing {
         let length = u32::try_from(message.len()).ok().filter(|_| fits);
         let length = length.ok_or_else(|| {
             let (bytes, room) = (message.len(), rest.len());
-            Failure::failed(format!("a message of {bytes} bytes exceeds the element's {room}"))
+            Failure::failed(format!("a message has {bytes} bytes; the maximum is {room}"))
         })?;
         if self.sized {
             head.copy_from_slice(&length.to_le_bytes());
@@ -60,8 +60,9 @@ impl Packing {
         let message = split.and_then(|(head, rest)| rest.get(..u32::from_le_bytes(*head) as usize));
         message.ok_or_else(|| {
             Failure::failed(format!(
-                "queue '{}': with --sized, expected an element that begins with the length of a \
-                 message; the element stays in its queue",
+                "queue '{}': expected an element that begins with the length of a message, as \
+                 'hold queue push --sized' stores it; omit --sized if the message was pushed \
+                 without it; the element stays in its queue",
                 queue.name()
             ))
         })

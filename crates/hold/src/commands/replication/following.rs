@@ -152,7 +152,7 @@ impl Following {
         match self.missing.replace(missing) && missing {
             false => Ok(()),
             true => Err(Failure::failed(format!(
-                "map {} was dropped; start the command again to receive it again",
+                "map {} was dropped; to receive it again, restart the command",
                 printable(&self.map)
             ))),
         }
@@ -206,7 +206,10 @@ impl ReplicaEvents for Voice {
         if self.said.as_deref() == Some(why) || self.shared.ending.load(Ordering::Relaxed) {
             return;
         }
-        let what = if self.shared.ready.load(Ordering::Relaxed) { "lost" } else { "not connected" };
+        let what = match self.shared.ready.load(Ordering::Relaxed) {
+            true => "connection lost",
+            false => "not connected",
+        };
         // Errors of connecting begin with the address.
         let reason = why.strip_prefix(&format!("{}: ", self.origin)).unwrap_or(why);
         self.say(

@@ -62,7 +62,7 @@ fn missing(status: &HoldReplicaStatus, is_there: bool) -> Option<String> {
         let late = late.map_or(String::new(), |map| {
             let why = map.replica.as_ref().and_then(|replica| replica.last_error.as_ref());
             let why = why.map_or(String::new(), |why| format!(": {}", printable(why)));
-            format!("; map {} is not{why}", printable(&map.name))
+            format!("; map {} is not complete{why}", printable(&map.name))
         });
         return Some(format!("timed out before the copy was complete{why}{late}"));
     }
@@ -107,7 +107,7 @@ impl HoldReplicaEvents for Voice {
         self.say(
             &json!({ "event": "ready", "map": map, "position": position.to_string() }),
             &format!(
-                "map {}: ready: has the state of {} at {position}",
+                "map {}: ready: it has the state of {} at {position}",
                 printable(map),
                 self.origin
             ),

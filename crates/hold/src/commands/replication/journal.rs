@@ -48,11 +48,11 @@ map and begins a new file. When the file has doubled in size, the journal compac
 file; the disk needs room for both.
 
 With --keep, a file that a new one replaces remains as a segment in FILE.d, or in the directory
-that --archive names. 'hold journal rebuild --at' restores the map as it was at any time of the
-segments and the file. The names of the segments contain the times of their first and last states,
-so their order is the order in time. A new file also begins after --segment-time. The journal
-removes a segment when no state within --keep needs it. Other programs may copy, move and delete
-segments.
+that --archive names. 'hold journal rebuild --at' restores the map as it was at any time that the
+segments and the file cover. The names of the segments contain the times of their first and last
+states, so the segments sort in chronological order. A new file also begins after --segment-time.
+The journal removes a segment when no state within --keep needs it. Other programs may copy, move
+and delete segments.
 
 The map may be a replica: the journal records what the replica applies. Start the replica first.
 
@@ -170,14 +170,14 @@ fn keep(args: &KeepArgs, directory: &Directory, output: &Output) -> Result<ExitC
     rebuild_if_missing(args, &hold, &options, &output)?;
     let journal = Journal::start(&hold, &args.name.map, &args.file, options)?;
     let begun = json!({ "event": "journal", "file": args.file, "sync": sync.to_string() });
-    let shown = format!("{}, {sync}", args.file.display());
+    let shown = format!("{}, sync {sync}", args.file.display());
     tell(&output, &begun, &shown)?;
     if let Some(kept) = journal.status().damaged_file {
         let text = format!("the file is damaged; it is kept as {kept}, and a new file begins");
         tell(&output, &json!({ "event": "damaged", "kept": kept }), &text)?;
     }
     let said = RefCell::new(None);
-    service.run(|| watch(&journal, &said, &output))?;
+    service.run(|| watch(&args.name, &journal, &said, &output))?;
     journal.finish()?;
     Ok(ExitCode::SUCCESS)
 }
@@ -260,16 +260,25 @@ fn tell_rebuilt(
         "map {} rebuilt: {}, {}{end}",
         name.shown(),
         sizes::things(*pairs, "pair", "pairs"),
-        sizes::things(*changes, "change since", "changes since")
+        sizes::things(*changes, "later change", "later changes")
     );
     tell(output, &event, &text)
 }
 
 /// Reports an error once, and its end.
-fn watch(journal: &Journal, said: &RefCell<Option<String>>, output: &Output) -> Result<()> {
+fn watch(
+    name: &MapName,
+    journal: &Journal,
+    said: &RefCell<Option<String>>,
+    output: &Output,
+) -> Result<()> {
     let error = journal.status().error;
     if journal.is_over() {
-        let why = error.unwrap_or_else(|| "the map was dropped".to_owned());
+        let dropped = || {
+            let name = name.shown();
+            format!("map {name} was dropped; to record a new map of this name, add --replace")
+        };
+        let why = error.unwrap_or_else(dropped);
         return Err(Failure::failed(why));
     }
     if error == *said.borrow() {

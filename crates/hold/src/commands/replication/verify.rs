@@ -97,12 +97,12 @@ fn as_text(found: &Verified, args: &Args) -> String {
     }
     if found.undecided > 0 {
         let keys = sizes::things(found.undecided, "key", "keys");
-        line(format!("{keys} kept changing and were not compared; raise --timeout"));
+        line(format!("{keys} not compared, because of constant changes; raise --timeout"));
     }
     let of = found
         .prefix
         .as_ref()
-        .map_or(String::new(), |prefix| format!(" in the keys that begin with '{prefix}'"));
+        .map_or(String::new(), |prefix| format!(" for the keys that begin with '{prefix}'"));
     if found.is_equal() {
         line(format!(
             "map {} equals that of {}{of}: {}, digest {}, at {}",
@@ -114,7 +114,7 @@ fn as_text(found: &Verified, args: &Args) -> String {
         ));
     } else {
         line(format!(
-            "digest{of} at the origin {}, here {}",
+            "digest{of}: {} at the origin, {} here",
             found.origin_digest, found.replica_digest
         ));
     }

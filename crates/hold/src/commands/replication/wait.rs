@@ -16,7 +16,7 @@ pub const EXAMPLES: &str = "\
 Examples:
   hold set shop prices apple 4 && hold wait shop prices && echo 'a replica has it'
   hold wait shop prices --replicas 2 --timeout 100ms || echo 'not known to be on 2 replicas'
-  hold wait shop prices --replica backup    # of 'hold replica --name backup'
+  hold wait shop prices --replica backup    # a replica with --name backup
 
 The command waits until replicas of the map ('hold replica', 'hold relay') have applied every earlier
 change, so that their readers see it. If the origin's machine then fails, and such a replica is

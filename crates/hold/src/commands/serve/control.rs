@@ -75,7 +75,7 @@ impl Supervisor {
                 other => break other,
             }
         };
-        got.map_err(|error| failed("receive the sockets of the supervisor", error))?;
+        got.map_err(|error| failed("receive the sockets from the supervisor", error))?;
         let mut sockets = Vec::new();
         for message in ancillary.drain() {
             if let RecvAncillaryMessage::ScmRights(fds) = message {

@@ -242,11 +242,11 @@ impl Args {
         let text = match (is_database, self.place.is_dir(), self.place.exists()) {
             (_, _, false) => format!("{place}: no such directory or file"),
             (false, false, _) => {
-                format!("{place}: not a directory; a database is served with --files sqlite")
+                format!("{place}: not a directory; to serve a database, add --files sqlite")
             }
             (true, true, _) => format!(
-                "{place}: a directory, not a database; create one with 'hold serve-import {place} \
-                 FILE'"
+                "{place}: a directory, not a database; create a database with 'hold serve-import \
+                 {place} FILE', or omit --files sqlite"
             ),
             _ => return Ok(()),
         };

@@ -101,7 +101,8 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
 /// Signals as they come.
 fn watch() -> Result<Receiver<i32>> {
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGCHLD]);
-    let mut signals = signals.map_err(|error| Failure::failed(format!("signals: {error}")))?;
+    let failed = |error| Failure::failed(format!("cannot watch for signals: {error}"));
+    let mut signals = signals.map_err(failed)?;
     let (sender, receiver) = channel();
     thread::spawn(move || signals.forever().try_for_each(|signal| sender.send(signal)));
     Ok(receiver)
@@ -321,7 +322,7 @@ fn replace(recruiter: &Recruiter<'_>, posts: &mut [Post], old: &mut Vec<Worker>,
             );
             continue;
         };
-        say(output, &format!("worker {number}: process {} replaces it", worker.id()));
+        say(output, &format!("worker {number}: process {} replaces the old one", worker.id()));
         if let Some(before) = post.worker.replace(worker) {
             before.tell(Word::Finish);
             old.push(before);

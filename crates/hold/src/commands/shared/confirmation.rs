@@ -13,7 +13,7 @@ pub fn is_confirmed(what: &str) -> Result<bool> {
     let stdin = std::io::stdin();
     if !stdin.is_terminal() {
         return Err(Failure::usage(format!(
-            "{what}: nothing is deleted without confirmation; add --yes, or run the command on a \
+            "{what}: nothing is deleted without confirmation; add --yes, or run the command in a \
              terminal"
         )));
     }

@@ -15,7 +15,7 @@ pub fn inherited_sockets() -> Result<Vec<OwnedFd>> {
             continue;
         }
         let socket = given.take_tcp_listener(index).map_err(|_| {
-            strange(index, "neither a unix nor a TCP stream socket: see ListenStream= of its unit")
+            strange(index, "neither a unix nor a TCP stream socket; see ListenStream= in its unit")
         })?;
         sockets.extend(socket.map(OwnedFd::from));
     }
@@ -23,7 +23,7 @@ pub fn inherited_sockets() -> Result<Vec<OwnedFd>> {
         if !socket_acceptconn(socket).unwrap_or(false) {
             return Err(strange(
                 index,
-                "a connection, not a listening socket: see Accept=no of its unit",
+                "a connection, not a listening socket; set Accept=no in its unit",
             ));
         }
     }

@@ -85,7 +85,8 @@ impl MessageSource<'_> {
         let input = stdin().lock();
         if input.is_terminal() && !output.is_quiet() {
             let what = self.what;
-            note(&format!("reading {what}s from the terminal, one per line; Ctrl-D ends them"));
+            let text = "from the terminal, one per line; Ctrl-D ends the input";
+            note(&format!("reading {what}s {text}"));
         }
         let mut reader = Reader::new(input, self.framing, self.most);
         let mut message = Vec::new();

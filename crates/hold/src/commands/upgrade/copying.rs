@@ -64,7 +64,7 @@ fn ensure_alone(from: &Hold) -> Result<()> {
     };
     Err(Failure::failed(format!(
         "{}: process {} ({}) has it open for writing; stop all programs that use the hold, so \
-         that the copy lacks none of their changes",
+         that the copy contains all their changes",
         from.path().display(),
         other.pid,
         other.program

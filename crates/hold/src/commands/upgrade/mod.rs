@@ -20,8 +20,8 @@ Examples:
   hold upgrade shop --to shop2                  # copy everything to a new hold
   hold upgrade ./shop.hold --to /mnt/new/shop.hold
 
-This version cannot open a hold of another format, so the command does not convert it: it fails,
-and the error names both formats. To convert the maps, run 'hold backup' with the version that wrote
+This version cannot open a hold of another format, so it cannot convert one: the command fails, and
+the error names both formats. To convert the maps, run 'hold backup' with the version that wrote
 the hold, and 'hold restore' with this one.
 
 The copy contains all maps, the elements of all queues and the messages that channels keep. No other

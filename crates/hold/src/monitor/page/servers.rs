@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 /// Shown if there is no server.
 pub const NONE: &str =
-    "<section><h2>Workers</h2>\n<p class=\"alarm\">No worker reports.</p></section>\n";
+    "<section><h2>Workers</h2>\n<p class=\"alarm\">No worker is reporting.</p></section>\n";
 
 /// All of it; nothing, if there never was a server.
 pub fn section(live: &Live, inventory: &Inventory) -> String {

@@ -94,7 +94,7 @@ fn summary(contents: &JournalContents) -> String {
         contents.map,
         contents.position,
         sizes::things(contents.pairs, "pair", "pairs"),
-        sizes::things(contents.changes, "change since", "changes since")
+        sizes::things(contents.changes, "later change", "later changes")
     )
 }
 

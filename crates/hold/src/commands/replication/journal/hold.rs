@@ -44,7 +44,7 @@ When a map is dropped, its file stays in DIR. 'hold journal rebuild --at' can re
 was before that. A later map of the same name gets a new file. With --keep, the files of a dropped
 map are removed after that time.
 
-If a file belongs to an earlier map of the same name in another hold, that map fails. With
+If a file belongs to an earlier map of the same name in another hold, the map is not recorded. With
 --rebuild, the command drops the maps that exist, and loads the contents of the files instead. With
 --replace, it keeps the maps and begins new files; the old files stay.
 
@@ -98,7 +98,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     let options = HoldJournalOptions { journal: options, maps, rebuild };
     let journal = HoldJournal::start(&hold, &args.place, options)?;
     let begun = json!({ "event": "journal", "directory": args.place, "sync": sync.to_string() });
-    tell(&output, &begun, &format!("{}, {sync}", args.place.display()))?;
+    tell(&output, &begun, &format!("{}, sync {sync}", args.place.display()))?;
     for (map, rebuilt) in journal.rebuilt() {
         let name = MapName { hold: args.hold.clone(), map: map.clone() };
         tell_rebuilt(&output, &name, rebuilt, None)?;

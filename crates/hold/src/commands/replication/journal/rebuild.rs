@@ -42,13 +42,13 @@ is not among those that can be restored, the error names the earliest and the la
 After a rebuild with --at, 'hold journal' does not continue the file, which has later changes. It
 begins a new one with --replace; with --keep, the old file then becomes a segment.
 
-With a directory in the place of MAP and FILE, the command rebuilds all maps that 'hold journal run'
+With a directory in place of MAP and FILE, the command rebuilds all maps that 'hold journal run'
 has recorded there. With --at, each map becomes what it was at that time. Maps that were dropped, or
 that did not exist at that time, are left out. Other maps of the hold stay. If a map cannot be
-rebuilt, the others are, and the command fails at the end.
+rebuilt, the command still rebuilds the others, and then fails.
 
 Exit codes:
-  0     the map has been rebuilt, or all maps
+  0     the map, or every map, has been rebuilt
   2, 3  error (see 'hold help')";
 
 /// Options of `hold journal rebuild`.
