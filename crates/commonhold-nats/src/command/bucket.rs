@@ -35,7 +35,7 @@ pub struct Args {
     #[arg(value_parser = clap::value_parser!(u8).range(1..=5))]
     replicas: u8,
 
-    /// The number of values that the bucket keeps of each key
+    /// The number of values that the bucket keeps for each key
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=64))]
     history: u8,

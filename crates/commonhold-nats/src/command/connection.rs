@@ -21,7 +21,7 @@ pub struct Connection {
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
 
-    /// A file of credentials
+    /// A credentials file
     #[arg(long, value_name = "FILE")]
     creds: Option<PathBuf>,
 
@@ -65,7 +65,7 @@ pub struct Connection {
 /// How keys of the bucket correspond to keys of the map.
 #[derive(clap::Args, Debug, Clone, Copy)]
 pub struct Keys {
-    /// The keys of bucket and map are the same. Without this option, bytes that NATS does not
+    /// The bucket and the map have the same keys. Without this option, bytes that NATS does not
     /// allow become '=' and two hexadecimal digits
     #[arg(long)]
     plain_keys: bool,

@@ -23,9 +23,9 @@ The command creates the hold and the map if they do not exist. Programs read the
 other map; they cannot write to it. The bucket's contents become visible all at once, after the
 last of them has arrived. If the servers are unavailable, the map does not change, and the mirror
 keeps retrying. It resumes where it stopped, even after it has been killed. If the bucket was
-deleted and created again, the mirror reads it whole.
+deleted and created again, the mirror reads the whole bucket again.
 
-If values of the bucket expire, the map is a cache, and its pairs expire at the same time.
+If values in the bucket can expire, the map is a cache, and its pairs expire at the same time.
 
 Exit codes:
   0     stopped by a signal
@@ -44,8 +44,8 @@ pub struct Args {
     #[command(flatten)]
     keys: Keys,
 
-    /// Interval at which the mirror asks the server for the bucket's state, and so the precision of
-    /// the lag
+    /// Interval at which the mirror asks the server for the bucket's state; it limits the precision
+    /// of the lag
     #[arg(long, value_name = "TIME", value_parser = sizes::duration, default_value = "2s")]
     poll: Duration,
 

@@ -23,8 +23,8 @@ stream no longer has the changes since then, the publisher compares the whole ma
 bucket, and publishes what differs.
 
 A bucket has one publisher and no other writer. If another program writes to the bucket, the
-publisher ends with an error, which names the other publisher if it was one. A new publisher does
-not replace the contents that another program has written, unless you give --take-over.
+publisher ends with an error, which names that program if it is a publisher, too. A new publisher
+does not replace the contents that another program has written, unless you give --take-over.
 
 A pair is skipped, and reported, if its key or its value is too long for the bucket. 'hold stat'
 shows the number of skipped pairs.
@@ -43,11 +43,12 @@ pub struct Args {
     #[arg(value_name = "BUCKET")]
     bucket: String,
 
-    /// Replace the contents of a bucket that another program has written, and end another publisher
+    /// Replace what another program has written to the bucket; if that program is a publisher, this
+    /// makes it exit
     #[arg(long)]
     take_over: bool,
 
-    /// End at a pair that is too long for the bucket, instead of leaving it out
+    /// Exit if a pair is too long for the bucket, instead of skipping it
     #[arg(long)]
     strict: bool,
 

@@ -17,16 +17,16 @@ Examples:
   hold nats receive 'jobs.>' shop jobs --to full         # into the named queue full of queue jobs
   hold stat shop ticks                                   # the receiver's lag
 
-A stream that has the subject must exist, and so must the channel or the queue. The messages come
-in order, each exactly once, even if the receiver, the server or the connection is killed.
-The server gets the acknowledgement of a message after the message is in the channel or the queue.
-If there is no room, the receiver waits. A killed server that is the only one with the stream may
-forget its last messages; all others are delivered.
+A stream that has the subject must exist, and so must the channel or the queue. The messages arrive
+in order, each exactly once, even if the receiver, the server or the connection is killed. The
+server gets the acknowledgement of a message after the message is in the channel or the queue. If
+there is no room, the receiver waits. If a server that has the only copy of the stream is killed, it
+may lose the last messages; all other messages are delivered.
 
 The receiver creates a durable consumer of its own, which begins with the first message of the
-stream. It is the only producer of the channel, or the only program that pushes to the named queue.
-If another program does so as well and the receiver is killed, the next receiver may end with an
-error, because it cannot find out whether the last message is there.
+stream. The receiver must be the only producer of the channel, or the only program that pushes to
+the named queue. If another program does so as well and the receiver is killed, the next receiver
+may end with an error, because it cannot find out whether the last message is there.
 
 A message is skipped, and reported, if it is too long for the channel or the queue.
 
@@ -74,7 +74,7 @@ pub struct Args {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=4096))]
     in_flight: u32,
 
-    /// End at a message that is too long, instead of leaving it out
+    /// Exit if a message is too long, instead of skipping it
     #[arg(long)]
     strict: bool,
 

@@ -17,8 +17,8 @@ Examples:
 
 The channel and a stream that has the subject must exist. The messages go into the stream in order,
 one at a time, each exactly once, even if the sender, the server or the connection is
-killed. For this, each message has an ID. If other programs write to the subject, the stream's
-duplicate window must be longer than any interruption.
+killed. To make this possible, each message has an ID. If other programs write to the subject,
+the stream's duplicate window must be longer than any interruption.
 
 While the servers are unavailable, the messages wait in the channel, and its producer waits when
 the channel is full. With --lossy, the producer does not wait: it overwrites old messages, which are
@@ -48,7 +48,7 @@ pub struct Args {
     #[arg(long)]
     lossy: bool,
 
-    /// End at a message that is too long, instead of leaving it out
+    /// Exit if a message is too long, instead of skipping it
     #[arg(long)]
     strict: bool,
 

@@ -17,7 +17,7 @@ use std::time::Duration;
 pub const PUT_EXAMPLES: &str = "\
 Examples:
   hold nats put flags shop flags dark-mode on            # waits until map flags shows it
-  hold nats put flags shop flags dark-mode on --revision 7 || echo 'another value by now'
+  hold nats put flags shop flags dark-mode on --revision 7 || echo 'the value has changed'
   hold nats put flags shop flags leader $$ --revision 0  # only if the key never had a value
 
 The command writes to the bucket, and returns when the map, which 'hold nats mirror' updates, shows
@@ -55,7 +55,8 @@ Exit codes:
 /// A change of a key.
 #[derive(clap::Args, Debug)]
 struct Change {
-    /// Make the change only if the key's last change has this revision; 0: only if it has none
+    /// Make the change only if the key's last change has this revision; 0: only if the key has
+    /// never changed
     #[arg(long, value_name = "N")]
     revision: Option<u64>,
 

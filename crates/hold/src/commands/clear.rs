@@ -15,7 +15,8 @@ Examples:
   hold clear shop prices                        # asks first
   hold clear shop prices --yes
 
-The map, its options and its stream stay. Pairs that other processes store meanwhile may stay, too.
+The map, its options and its stream remain. Pairs that other processes store while the command runs
+may remain, too.
 If the map has replicas or a journal that cannot keep up, the command pauses for them for up to 5
 seconds. 'hold drop' deletes the map itself.
 

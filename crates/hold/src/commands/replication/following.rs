@@ -29,7 +29,7 @@ pub struct Follow<T: clap::Args> {
     #[command(flatten)]
     secret: SecretFile,
 
-    /// The name by which 'hold wait --replica' waits for this replica; it should differ from those
+    /// A name for this replica, for use with 'hold wait --replica'; it should differ from the names
     /// of the origin's other replicas
     #[arg(long = "name", value_name = "NAME", default_value = "", hide_default_value = true)]
     replica_name: String,

@@ -34,9 +34,9 @@ ADDRESS HOLD MAP' follows one of them. Queues, channels and logs are not served.
 --stream-size and --max-replicas apply to each map.
 
 A unix socket has mode 0600. Over TCP, the origin serves every client that can connect, unless
---secret-file is given. An address that other machines can connect to is an error without a secret,
-unless --allow-unauthenticated is given. TCP is not encrypted: between machines, use a tunnel
-(WireGuard, ssh, stunnel).
+--secret-file is given. Without a secret, the command refuses to listen on an address that other
+machines can connect to, unless --allow-unauthenticated is given. TCP is not encrypted: between
+machines, use a tunnel (WireGuard, ssh, stunnel).
 
 Under systemd, or any other program that passes listening sockets (LISTEN_FDS), --listen is
 optional. After a signal, the command exits when the replicas have read all changes, or after 5

@@ -35,11 +35,11 @@ replica resumes where it stopped, even after it has been killed. It reports lost
 connections on standard error. Only one 'hold replica' process at a time can update a map.
 
 Without MAP, the command follows all maps of an origin that was started without MAP ('hold origin
-HOLD'): those that exist, and those that are created later, with the same names. A map that is
-dropped at the origin stays here, and 'hold stat' shows that it was dropped. A map that this hold
-already has as an ordinary map is skipped. Queues, channels and logs are not replicated.
+HOLD'): those that exist, and those that are created later. The local maps have the same names. A
+map that is dropped at the origin stays here, and 'hold stat' shows that it was dropped. A map that
+this hold already has as an ordinary map is skipped. Queues, channels and logs are not replicated.
 
-With --prefix, the origin sends only the pairs whose keys begin with PREFIX, and the changes of
+With --prefix, the origin sends only the pairs whose keys begin with PREFIX, and the changes to
 these keys. The map keeps to its prefix: to replicate other keys, drop the map first. Such a map
 cannot be served to other replicas, and it cannot be promoted.
 
@@ -57,7 +57,7 @@ Exit codes:
 /// Options of `hold replica`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Copy the map or the maps once, then exit
+    /// Copy the map, or all maps, once, then exit
     #[arg(long)]
     once: bool,
 

@@ -20,8 +20,8 @@ Examples:
 
 The command waits until replicas of the map ('hold replica', 'hold relay') have applied every earlier
 change, so that their readers see it. If the origin's machine then fails, and such a replica is
-promoted ('hold promote'), the changes are there. They need not be on any disk: for that, use
-'hold sync'.
+promoted ('hold promote'), the changes are there. They are not necessarily on a disk: to wait for
+that, use 'hold sync'.
 
 Replicas of a relay do not count. A replica that has reported the changes also counts while it is
 disconnected.
@@ -41,7 +41,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value = "1", conflicts_with = "replica")]
     replicas: usize,
 
-    /// Wait for the replica with this name instead; if several have it, for one of them
+    /// Wait for the replica with this name instead; if several have it, one of them is enough
     #[arg(long, value_name = "NAME")]
     replica: Option<String>,
 

@@ -69,8 +69,8 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Order::Own)]
     order: Order,
 
-    /// Phases to run, in the given order, except that put_latency runs last. If put is listed,
-    /// put_latency runs even if it is not
+    /// Phases to run, in the given order, except that put_latency runs last. Listing put also runs
+    /// put_latency
     #[arg(
         long,
         value_name = "PHASES",

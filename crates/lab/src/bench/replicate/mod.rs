@@ -85,7 +85,7 @@ pub struct Args {
     #[arg(long)]
     apply: bool,
 
-    /// Changes per second, whose age is measured; 0 means as many as possible
+    /// Changes per second (the age of each change is measured); 0 means as many as possible
     #[arg(long, value_name = "N", default_value_t = 0)]
     rate: u64,
 

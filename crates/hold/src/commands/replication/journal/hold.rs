@@ -42,7 +42,7 @@ replica comes from its origin instead, when the replica runs.
 
 When a map is dropped, its file stays in DIR. 'hold journal rebuild --at' can restore the map as it
 was before that. A later map of the same name gets a new file. With --keep, the files of a dropped
-map are removed after that time.
+map are removed when the time set by --keep has passed.
 
 If a file belongs to an earlier map of the same name in another hold, the map is not recorded. With
 --rebuild, the command drops the maps that exist, and loads the contents of the files instead. With

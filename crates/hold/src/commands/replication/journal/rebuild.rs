@@ -39,13 +39,13 @@ pause. A time is in UTC unless it has a zone. The states come from the file, and
 that 'hold journal --keep' has left in FILE.d, or in the directory that --archive names. If the time
 is not among those that can be restored, the error names the earliest and the latest one.
 
-After a rebuild with --at, 'hold journal' does not continue the file, which has later changes. It
-begins a new one with --replace; with --keep, the old file then becomes a segment.
+After a rebuild with --at, 'hold journal' does not continue the file, which has later changes. Use
+--replace to begin a new one; with --keep, the old file then becomes a segment.
 
 With a directory in place of MAP and FILE, the command rebuilds all maps that 'hold journal run'
 has recorded there. With --at, each map becomes what it was at that time. Maps that were dropped, or
-that did not exist at that time, are left out. Other maps of the hold stay. If a map cannot be
-rebuilt, the command still rebuilds the others, and then fails.
+that did not exist at that time, are left out. Other maps of the hold do not change. If a map
+cannot be rebuilt, the command still rebuilds the others, and then fails.
 
 Exit codes:
   0     the map, or every map, has been rebuilt
