@@ -45,6 +45,7 @@ mod queue_raw;
 mod replica;
 mod replica_acks;
 mod rights;
+mod room;
 mod smoke;
 mod split_errors;
 mod stopped;

@@ -90,7 +90,9 @@ pub(crate) fn recover(arena: &Arena, owner: Owner, level: Level, patience: Patie
         root::all(space).any(|(_, root)| root.status() != Status::Free && is_linked(root, offset))
             || block::is_linked(space, offset)
     };
-    recover_extents(space, owner, &linked);
+    let with_children = slot.lanes.iter().any(|l| l.passed_over.load(Ordering::Acquire) != 0);
+    recover_extents(space, owner, with_children, &linked);
+    slot.lanes.iter().for_each(|lane| lane.passed_over.store(0, Ordering::Relaxed));
     step!("recover.extents");
     dropping::hand_over(space, owner);
     step!("recover.finished");
@@ -189,6 +191,7 @@ fn release_locks(arena: &Arena, owner: Owner, level: Level) {
     }
     if robust_lock::holder(&roots(space).names_lock) == Some(owner) && level <= Level::Whole {
         root::all(space).for_each(|(_, root)| own::adopt(space, &root.stream, owner));
+        lifecycle::keep_memory_if_bounded(space);
         step!("recover.adopted");
     }
     release(&roots(space).freeze_lock, Level::Segments);

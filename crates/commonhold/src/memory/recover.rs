@@ -13,12 +13,20 @@ use crate::sync::space::Space;
 use std::sync::atomic::Ordering;
 
 /// Recovers every extent that the dead `owner` owned. `linked` returns whether a structure uses the
-/// directory chunk or block that begins at an offset.
-pub(crate) fn recover_extents(space: &Space, owner: Owner, linked: &dyn Fn(u64) -> bool) {
+/// directory chunk or block that begins at an offset. With `passed_over`, there may be segments of
+/// the dead one in extents that it had released.
+pub(crate) fn recover_extents(
+    space: &Space,
+    owner: Owner,
+    passed_over: bool,
+    linked: &dyn Fn(u64) -> bool,
+) {
     for extent in 0..committed(space) {
         let state = header(space, extent).state();
         if state.owner() == Some(owner) {
             recover_extent(space, extent, state, owner, linked);
+        } else if passed_over && state.is(Kind::Segments) {
+            recover_records(space, extent, state, owner);
         }
     }
     extents::rebuild_hints(space);
@@ -33,9 +41,7 @@ fn recover_extent(
 ) {
     match state.kind() {
         Kind::Records | Kind::Segments => {
-            for offset in slab::offsets(extent, state.class()) {
-                recover_record(space, offset, owner);
-            }
+            recover_records(space, extent, state, owner);
             supply::release(space, extent, state.class());
         }
         Kind::Run => {
@@ -58,6 +64,12 @@ fn recover_extent(
         Kind::Block => runs::free_claimed(space, extent),
         Kind::Claimed => runs::free_claimed(space, extent),
         _ => {}
+    }
+}
+
+fn recover_records(space: &Space, extent: u64, state: State, owner: Owner) {
+    for offset in slab::offsets(extent, state.class()) {
+        recover_record(space, offset, owner);
     }
 }
 

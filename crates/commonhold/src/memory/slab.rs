@@ -237,6 +237,21 @@ pub(crate) fn used(space: &Space, extent: u64, class: u8) -> u32 {
         .sum()
 }
 
+/// True if a record of an extent can be allocated. A clear bit is not enough: the participant that
+/// retires the record may not have stored FREE yet.
+pub(crate) fn has_free(space: &Space, extent: u64, class: u8) -> bool {
+    let (header, geometry) = (header(space, extent), geometry(class));
+    (0..geometry.words()).any(|word| {
+        // Acquire, here and below: as in `allocate_in`.
+        let used = bitmap(space, header, extent, geometry, word).load(Ordering::Acquire);
+        let free = !used & geometry.valid(word);
+        (0..64).filter(|bit| free >> bit & 1 == 1).any(|bit| {
+            let offset = extent * EXTENT + geometry.within(word * 64 + bit);
+            space.word(offset).load(Ordering::Acquire) == 0
+        })
+    })
+}
+
 /// Offsets of the records of an extent.
 pub(crate) fn offsets(extent: u64, class: u8) -> impl Iterator<Item = u64> {
     let geometry = geometry(class);

@@ -357,7 +357,8 @@ impl LaneGuard<'_> {
         range.find(|&extent| self.adopt(extent, class, share))
     }
 
-    /// Takes an unowned extent of the class if at least one in `share` of its records is free.
+    /// Takes an unowned extent of the class if at least one in `share` of its records is free, and
+    /// can be allocated. Nobody allocates from it before.
     fn adopt(&self, extent: u64, class: u8, share: u32) -> bool {
         if extent >= extents::committed(self.space()) {
             return false;
@@ -373,7 +374,7 @@ impl LaneGuard<'_> {
         }
         let count = geometry(class).count;
         let free = count - slab::used(self.space(), extent, class);
-        let enough = free >= (count / share).max(1);
+        let enough = free >= (count / share).max(1) && slab::has_free(self.space(), extent, class);
         enough && header.change(state, State::owned(kind_of(class), class, self.lane(), self.me()))
     }
 }

@@ -60,4 +60,4 @@ pub(crate) mod recovery_descriptors;
 pub(crate) mod thread;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

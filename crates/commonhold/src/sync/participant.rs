@@ -55,7 +55,10 @@ pub(crate) struct LaneList {
     /// The amounts that the change in progress adds to the totals of a cache map: bytes, then pairs
     /// (`map::engine::charge`).
     pub(crate) charges: [Charge; 2],
-    spare: [AtomicU64; 2],
+    /// Not 0 while a split of this lane has set memory for its child aside, which may lie in an
+    /// extent that the lane has released since.
+    pub(crate) passed_over: AtomicU64,
+    spare: AtomicU64,
 }
 
 /// An amount that a change adds to a total of its map, and the progress of that addition.

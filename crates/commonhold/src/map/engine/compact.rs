@@ -44,11 +44,35 @@ impl Wanted {
     pub(crate) const ROOM: Wanted = Wanted { eighths: PARTS - 1, most: 16 };
 }
 
-/// Empties extents, except those with a pair that somebody has locked. Returns the number of
-/// extents freed. No lock is held, and the lane is impatient: no caller needs a certain extent.
+/// Applies a change. If there is no room for it, makes room and tries once more. No lock is held.
 ///
 /// # Errors
-/// `Full` if there is no room for the records of the first extent; damage.
+/// Those of the change.
+#[inline(always)]
+pub(crate) fn with_room<T>(
+    lane: &LaneGuard<'_>,
+    mut change: impl FnMut() -> Result<T>,
+) -> Result<T> {
+    match change() {
+        Err(full) if full.is_full() && make_room(lane) => change(),
+        result => result,
+    }
+}
+
+/// Frees what dead participants left, then empties sparse extents. False if that freed nothing.
+#[cold]
+fn make_room(lane: &LaneGuard<'_>) -> bool {
+    let swept = lane.sweep();
+    let freed = lane.impatiently(|| compact(lane, Wanted::ROOM));
+    swept || freed.is_ok_and(|freed| freed > 0)
+}
+
+/// Empties extents, except those with a pair that somebody has locked, and those whose records find
+/// no other room. Returns the number of extents freed. No lock is held, and the lane is impatient:
+/// no caller needs a certain extent.
+///
+/// # Errors
+/// Damage.
 pub(crate) fn compact(lane: &LaneGuard<'_>, wanted: Wanted) -> Result<u64> {
     let mut maps = HashMap::new();
     let mut freed = 0;
@@ -62,10 +86,10 @@ pub(crate) fn compact(lane: &LaneGuard<'_>, wanted: Wanted) -> Result<u64> {
         let emptied = empty(lane, extent, class, &mut maps);
         drop(released);
         match emptied {
-            Err(full) if full.is_full() && freed > 0 => break,
-            // Another participant has locked one of its pairs, or the hold's growth: another extent
-            // may do as well.
-            Err(error) if error.kind() == ErrorKind::TimedOut => {}
+            // Another participant has locked one of its pairs, or the hold's growth, or no other
+            // extent of the class has room: another extent may do as well. Of each class, at most
+            // one extent finds no room, because its records could go to the next one.
+            Err(error) if error.is_full() || error.kind() == ErrorKind::TimedOut => {}
             result => result?,
         }
         freed += u64::from(slab::free_if_unused(lane.space(), extent, lane.me(), lane.lane()));

@@ -24,6 +24,7 @@ use crate::steps::step;
 use crate::sync::owner::Owner;
 use crate::sync::robust_lock::{Level, Peers};
 use crate::sync::space::Space;
+use crate::sync::unwind::UnwindGuard;
 use std::sync::atomic::Ordering;
 
 /// Drops the live map with this name; false if there is none.
@@ -48,12 +49,14 @@ fn take_name(lane: &LaneGuard<'_>, name: &str) -> Result<Option<u32>> {
 pub(crate) fn end(space: &Space, root: &Root) {
     // The commit point.
     root.set_status(Status::Dropping(None));
-    // After a panic, freeing the map does the rest as well.
+    // After a panic, freeing the map does the rest as well; after a death, recovery does this, while
+    // it has the names lock.
+    let kept = UnwindGuard::new(|| lifecycle::keep_memory_if_bounded(space));
     step!("drop.marked");
     // Handles notice at once. The participant that frees the memory increments it again, because
     // this one may have been killed before it did.
     root.incarnation.fetch_add(1, Ordering::AcqRel);
-    lifecycle::keep_memory_if_bounded(space);
+    drop(kept);
 }
 
 /// Frees the memory of a map that this participant has just ended. Waits a moment at most for

@@ -5,6 +5,7 @@
 use crate::error::Result;
 use crate::map::engine::bound::Bound;
 use crate::map::engine::change::{Act, Change, Outcome, Rule, add};
+use crate::map::engine::compact;
 use crate::map::engine::directory;
 use crate::map::engine::locked;
 use crate::map::engine::read;
@@ -102,16 +103,19 @@ pub(crate) fn apply(
     arena.operate(|lane| apply_in(lane, bound, inline, change, old.as_deref_mut()))
 }
 
-/// The same, in a lane that has been entered already.
+/// The same, in a lane that has been entered already. If there is no room for a split, this makes
+/// some.
 #[inline]
 pub(crate) fn apply_in(
     lane: &LaneGuard<'_>,
     bound: &Bound,
     inline: &Inline,
     change: &Change<'_>,
-    old: Option<&mut Vec<u8>>,
+    mut old: Option<&mut Vec<u8>>,
 ) -> Result<Outcome> {
-    packed!(inline, packing => apply_packed(lane, bound, packing, change, old))
+    packed!(inline, packing => compact::with_room(lane, || {
+        apply_packed(lane, bound, packing, change, old.as_deref_mut())
+    }))
 }
 
 fn apply_packed<P: Packing>(

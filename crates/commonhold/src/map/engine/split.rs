@@ -90,7 +90,7 @@ impl<'a, 'l> Draft<'a, 'l> {
             match locked {
                 Ok(()) => return Ok(draft),
                 Err(error) if is_last || error.kind() != ErrorKind::TimedOut => return Err(error),
-                Err(_) => passed_over.offsets.push(draft.put_aside()),
+                Err(_) => passed_over.push(draft),
             }
         }
     }
@@ -119,16 +119,30 @@ impl<'a, 'l> Draft<'a, 'l> {
     }
 }
 
-/// Memory that somebody else has locked, with a state word that names this writer: after a kill it
-/// is freed with the writer's extents. Dropping this frees it.
+/// Memory that somebody else has locked, with a state word that names this writer. The lane may
+/// release its extent before this is dropped, so recovery also searches such extents if the lane's
+/// list asks for that. Dropping this frees the memory.
 struct PassedOver<'a, 'l> {
     lane: &'l LaneGuard<'a>,
     offsets: Vec<u64>,
 }
 
+impl<'a, 'l> PassedOver<'a, 'l> {
+    fn push(&mut self, draft: Draft<'a, 'l>) {
+        // Release: before the child is not listed any more.
+        self.lane.list().passed_over.store(1, Ordering::Release);
+        self.offsets.push(draft.put_aside());
+    }
+}
+
 impl Drop for PassedOver<'_, '_> {
     fn drop(&mut self) {
+        if self.offsets.is_empty() {
+            return;
+        }
         self.offsets.iter().for_each(|offset| self.lane.retire(*offset));
+        // Release: after the memory is free.
+        self.lane.list().passed_over.store(0, Ordering::Release);
     }
 }
 

@@ -4,7 +4,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::map::engine::bound::Bound;
 use crate::map::engine::cache;
 use crate::map::engine::change::{Act, Change, Outcome, Rule, add};
-use crate::map::engine::compact::{self, Wanted};
+use crate::map::engine::compact;
 use crate::map::engine::locked::{self, Found, New};
 use crate::map::engine::read;
 use crate::map::engine::split;
@@ -66,25 +66,15 @@ pub(crate) fn apply(
     arena.operate(|lane| apply_in(lane, bound, change, old.as_deref_mut()))
 }
 
-/// The same, in a lane that has been entered already. If there is no room, sparse extents are
-/// emptied first.
+/// The same, in a lane that has been entered already. If there is no room, this makes some.
 pub(crate) fn apply_in(
     lane: &LaneGuard<'_>,
     bound: &Bound,
     change: &Change<'_>,
     mut old: Option<&mut Vec<u8>>,
 ) -> Result<Outcome> {
-    let result = match apply_once(lane, bound, change, old.as_deref_mut()) {
-        Err(full) if full.is_full() => {
-            // A sweep frees what dead participants left. No lock is held here.
-            let swept = lane.sweep();
-            match lane.impatiently(|| compact::compact(lane, Wanted::ROOM)) {
-                Ok(freed) if freed > 0 || swept => apply_once(lane, bound, change, old),
-                _ => Err(full),
-            }
-        }
-        result => result,
-    };
+    let once = || apply_once(lane, bound, change, old.as_deref_mut());
+    let result = compact::with_room(lane, once);
     lane.tidy();
     result
 }

@@ -115,11 +115,11 @@ impl Drop for Stage {
 }
 
 /// A forked child, killed at the latest when dropped.
-struct Child(libc::pid_t);
+pub(crate) struct Child(libc::pid_t);
 
 impl Child {
     /// Forks a child that runs `work` and ends: with its result, or 101 if it panics.
-    fn fork(work: impl FnOnce() -> i32) -> Child {
+    pub(crate) fn fork(work: impl FnOnce() -> i32) -> Child {
         // SAFETY: the child allocates, which glibc makes possible, and then ends without unwinding.
         match unsafe { libc::fork() } {
             -1 => panic!("{}", std::io::Error::last_os_error()),
@@ -135,6 +135,16 @@ impl Child {
     /// Kills the child and waits for its end.
     fn kill(mut self) {
         self.end();
+    }
+
+    /// Waits for the end of a child that SIGKILL ends.
+    pub(crate) fn join_killed(mut self) {
+        let mut status = 0;
+        // SAFETY: our own child; the status is ours.
+        assert_eq!(unsafe { libc::waitpid(self.0, &mut status, 0) }, self.0);
+        self.0 = 0;
+        assert!(libc::WIFSIGNALED(status), "child ended with {}", libc::WEXITSTATUS(status));
+        assert_eq!(libc::WTERMSIG(status), libc::SIGKILL);
     }
 
     /// Waits for the end of the child and returns its exit code.
