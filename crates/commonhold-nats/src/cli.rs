@@ -29,7 +29,7 @@ Exit codes:
   3     the command failed; a message on standard error gives the reason
 
 If neither --server nor --context is given, the environment variable NATS_URL names the servers. If
-it is not set, the selected context of the tool 'nats' applies. If no context is selected, the
+it is not set, the selected context of the 'nats' tool applies. If no context is selected, the
 command connects to a server on this machine.";
 
 /// The bridge between holds and NATS JetStream
@@ -56,10 +56,10 @@ pub struct Cli {
 
 #[derive(clap::Subcommand, Debug)]
 enum Subcommand {
-    /// Keep a local map equal to a bucket
+    /// Keep a local map in sync with a bucket
     #[command(after_help = flowing(mirror::EXAMPLES))]
     Mirror(mirror::Args),
-    /// Keep a bucket equal to a local map
+    /// Keep a bucket in sync with a local map
     #[command(after_help = flowing(publish::EXAMPLES))]
     Publish(publish::Args),
     /// Publish the messages of a channel to a stream

@@ -310,7 +310,7 @@ pub enum Subcommand {
     /// Create a hold from a backup
     #[command(after_help = flowing(restore::EXAMPLES))]
     Restore(restore::Args),
-    /// Check whether a hold has the format of this version, or copy it with everything in it
+    /// Check whether a hold has the format of this version, or copy the whole hold
     #[command(after_help = flowing(upgrade::EXAMPLES))]
     Upgrade(upgrade::Args),
     /// Show the size, memory, maps and participants of a hold, or the statistics of one structure

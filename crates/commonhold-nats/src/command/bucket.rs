@@ -16,7 +16,7 @@ Examples:
   hold nats create-bucket flags --replicas 3
   hold nats create-bucket sessions --ttl 1h --max-bytes 1G
 
-The tool 'nats' has more options. An existing bucket stays as it is.
+The 'nats' tool has more options. An existing bucket stays as it is.
 
 Exit codes:
   0     the bucket was created

@@ -17,7 +17,7 @@ pub struct Connection {
     #[arg(long, short, value_name = "URL", value_parser = NonEmptyStringValueParser::new())]
     server: Vec<String>,
 
-    /// A context of the tool 'nats' [default: the selected one]
+    /// A context of the 'nats' tool [default: the selected one]
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
 

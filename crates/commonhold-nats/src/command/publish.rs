@@ -57,7 +57,7 @@ pub struct Args {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=16384))]
     in_flight: u32,
 
-    /// Size of the map's stream, if the map has none
+    /// Size of the stream to create if the map has none
     #[arg(long, value_name = "SIZE", value_parser = sizes::bytes, default_value = "64M")]
     stream_size: u64,
 

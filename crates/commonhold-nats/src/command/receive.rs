@@ -19,14 +19,14 @@ Examples:
 
 A stream that has the subject must exist, and so must the channel or the queue. The messages arrive
 in order, each exactly once, even if the receiver, the server or the connection is killed. The
-server gets the acknowledgement of a message after the message is in the channel or the queue. If
-there is no room, the receiver waits. If a server that has the only copy of the stream is killed, it
-may lose the last messages; all other messages are delivered.
+receiver acknowledges a message after putting it into the channel or the queue. If there is no room,
+the receiver waits. If a server that has the only copy of the stream is killed, it may lose the last
+messages; all other messages are delivered.
 
 The receiver creates a durable consumer of its own, which begins with the first message of the
 stream. The receiver must be the only producer of the channel, or the only program that pushes to
-the named queue. If another program does so as well and the receiver is killed, the next receiver
-may end with an error, because it cannot find out whether the last message is there.
+the named queue. If another program also sends or pushes there and the receiver is killed, the next
+receiver may end with an error, because it cannot find out whether the last message is there.
 
 A message is skipped, and reported, if it is too long for the channel or the queue.
 

@@ -22,7 +22,7 @@ the stream's duplicate window must be longer than any interruption.
 
 While the servers are unavailable, the messages wait in the channel, and its producer waits when
 the channel is full. With --lossy, the producer does not wait: it overwrites old messages, which are
-never sent, and 'hold stat' counts them. The same happens while no sender runs.
+never sent, and 'hold stat' counts them. The same happens while no sender is running.
 
 A message is skipped, and reported, if it is too long for the server or the stream.
 

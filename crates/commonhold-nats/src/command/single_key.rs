@@ -25,7 +25,7 @@ the change. It prints the revision of the change.
 
 Exit codes:
   0     the map shows the change
-  1     with --revision: the key has another revision
+  1     with --revision: the key has a different revision
   2, 3  error (see 'hold nats --help'); after a timeout, the change may have been made";
 
 /// Examples of `hold nats get`.
@@ -49,7 +49,7 @@ Examples:
 
 Exit codes:
   0     the map shows the change
-  1     with --revision: the key has another revision
+  1     with --revision: the key has a different revision
   2, 3  error (see 'hold nats --help'); after a timeout, the change may have been made";
 
 /// A change of a key.

@@ -19,7 +19,7 @@ pub const EXAMPLES: &str = "\
 Examples:
   printf '%s\\n' 'set apple 3' 'get apple' | hold batch shop prices
   hold batch shop prices < operations.txt
-  hold batch shop prices --format json          # a result as JSON for each line
+  hold batch shop prices --format json          # one JSON result per line
 
 Operations:
   set KEY VALUE           stores the value

@@ -24,8 +24,8 @@ Examples:
   hold nats receive market.ticks shop ticks      # subject -> channel ticks of hold shop
   hold nats help                                 # all subcommands of the bridge
 
-The bridge is a separate program, hold-nats. It must be in the directory of the program 'hold', or
-in PATH. To install it, run this command in the source directory:
+The bridge is a separate program, hold-nats. It must be in the same directory as the 'hold' program,
+or in PATH. To install it, run this command in the source directory:
   cargo install --path crates/commonhold-nats";
 
 /// Options of `hold nats`.

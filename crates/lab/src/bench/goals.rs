@@ -2,7 +2,7 @@
 //! with its reason.
 //!
 //! The results of the predecessors in it were measured on *another* machine (2 cores of a virtual
-//! AMD EPYC, 24 GiB, Linux 6.18), so a ratio to them is a hint, not a result; `bench/` measures the
+//! AMD EPYC, 24 GiB, Linux 6.18), so a ratio to them is only a rough guide; `bench/` measures the
 //! other rivals and this project in one run, and judges them by this file, too. Every table that
 //! shows the predecessors' results must add [`NOTE`].
 

@@ -27,8 +27,9 @@ Examples:
   hold log collect shop events --file shop.log --max-bytes 10M
   hold log dump shop events                       # all lines still in the log, even after a crash
 
-Each thread that writes has its own ring buffer, so writers never wait for each other. One
-collector at a time merges the lines by time and frees their space for new lines. Lines that have not been collected yet remain in the hold, even if their writers die.";
+Each thread that writes has its own ring buffer, so writers never wait for each other. One collector
+at a time merges the lines by time and frees their space for new lines. Lines that have not been
+collected yet remain in the hold, even if their writers die.";
 
 /// Options of `hold log`.
 #[derive(clap::Args, Debug)]

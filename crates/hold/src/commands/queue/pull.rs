@@ -35,8 +35,9 @@ The output omits zero bytes at the end of an element, unless --sized or --whole 
 message that contains line feeds spans several lines of output. To separate such messages, use
 --frames or --format json.
 
-A message counts as done once it is printed. Do not pipe the output of --follow to a worker: the command prints
-all messages as soon as they arrive, and those in the pipe are lost if the worker dies.
+A message counts as done once it is printed. Do not pipe the output of --follow to a worker: the
+command prints all messages as soon as they arrive, and those in the pipe are lost if the worker
+dies.
 
 Exit codes:
   0     the requested number of messages arrived

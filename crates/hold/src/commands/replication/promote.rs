@@ -15,8 +15,8 @@ Examples:
 
 The map becomes an ordinary map: every process may write to it. It lacks the changes that the old
 origin had not sent yet. Stop the map's replica first: while 'hold replica' or 'hold relay' runs,
-the command fails and names the process. A map with only the keys of a prefix ('hold replica
---prefix') cannot be promoted: its replicas would lose the other keys.
+the command fails and names the process. A map that has only the keys with a certain prefix ('hold
+replica --prefix') cannot be promoted: its replicas would lose the other keys.
 
 Each promotion increases the map's epoch (a counter that both sides compare) by 1. Replicas that
 have followed the new origin refuse the old one, and the old one refuses them, so its changes

@@ -17,9 +17,9 @@ Examples:
 
 A relay is a replica (see 'hold replica --help') that is also an origin for other replicas (see
 'hold origin --help'). Until it has received the map from its own origin, it refuses replicas, which
-retry. After that, it serves its map even while its origin is unavailable. If a relay receives the whole map
-again, so do its replicas. --secret-file and --compress apply to the connection to the origin and to the
-connections from replicas.
+retry. After that, it serves its map even while its origin is unavailable. If a relay receives the
+whole map again, so do its replicas. --secret-file and --compress apply to the connection to the
+origin and to the connections from replicas.
 
 Exit codes:
   0     stopped by a signal

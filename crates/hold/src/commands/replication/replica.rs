@@ -40,7 +40,7 @@ map that is dropped at the origin stays here, and 'hold stat' shows that it was 
 this hold already has as an ordinary map is skipped. Queues, channels and logs are not replicated.
 
 With --prefix, the origin sends only the pairs whose keys begin with PREFIX, and the changes to
-these keys. The map keeps to its prefix: to replicate other keys, drop the map first. Such a map
+these keys. The map's prefix is fixed: to replicate other keys, drop the map first. Such a map
 cannot be served to other replicas, and it cannot be promoted.
 
 With --once, the command exits when its map has the state that the origin's map had when the

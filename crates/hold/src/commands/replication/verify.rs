@@ -23,8 +23,8 @@ Examples:
 The command compares the two maps, pair by pair, at one position in the origin's stream, while
 writers continue, and prints the keys that differ. It reads the whole map from the origin into
 memory, and rechecks keys that change during the comparison. It also prints a digest of each map.
-Equal maps have equal digests, even on different machines. If the replica has only the keys of a
-prefix, the command compares only these, and the digests cover only these.
+Equal maps have equal digests, even on different machines. If the replica has only the keys with a
+certain prefix, the command compares only these, and the digests cover only these.
 
 Exit codes:
   0     the maps are equal

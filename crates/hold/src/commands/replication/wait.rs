@@ -18,9 +18,9 @@ Examples:
   hold wait shop prices --replicas 2 --timeout 100ms || echo 'not known to be on 2 replicas'
   hold wait shop prices --replica backup    # a replica with --name backup
 
-The command waits until replicas of the map ('hold replica', 'hold relay') have applied every earlier
-change, so that their readers see it. If the origin's machine then fails, and such a replica is
-promoted ('hold promote'), the changes are there. They are not necessarily on a disk: to wait for
+The command waits until replicas of the map ('hold replica', 'hold relay') have applied every
+earlier change, so that their readers see it. If the origin's machine then fails, and such a replica
+is promoted ('hold promote'), the changes are there. They are not necessarily on a disk: to wait for
 that, use 'hold sync'.
 
 Replicas of a relay do not count. A replica that has reported the changes also counts while it is

@@ -24,9 +24,9 @@ This version cannot open a hold of another format, so it cannot convert one: the
 the error names both formats. To convert the maps, run 'hold backup' with the version that wrote
 the hold, and 'hold restore' with this one.
 
-The copy contains all maps, the elements of all queues and the messages that channels keep. No other
-process may have the hold open for writing, and all lines of logs must be collected: the logs of the
-copy are empty. Replicas of the copy's maps receive the whole map. The hold itself is kept.";
+The copy contains all maps, the elements of all queues and the messages that channels keep. Its logs
+are empty, so all log lines must have been collected first. No other process may have the hold open
+for writing. Replicas of the copy's maps receive the whole map. The hold itself is kept.";
 
 /// Options of `hold upgrade`.
 #[derive(clap::Args, Debug)]

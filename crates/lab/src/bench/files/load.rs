@@ -65,7 +65,7 @@ pub struct Load {
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = humantime::parse_duration)]
     warm_up: Duration,
 
-    /// Also draw results for each interval of this length
+    /// With --plot: also draw results for each interval of this length
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = humantime::parse_duration)]
     interval: Duration,
 

@@ -37,8 +37,8 @@ are not recorded, and neither are caches. A map that cannot be recorded does not
 the others: the command and 'hold stat' name the map and the reason, and the command retries.
 
 If the hold was lost, as after a system crash, the command first rebuilds all maps from their files.
-No process can read a map before it is complete. A map that was dropped stays dropped. The map of a
-replica comes from its origin instead, when the replica runs.
+No process can read a map before it is complete. A map that was dropped stays dropped. A replica's
+map is not rebuilt: it comes from its origin once the replica is running.
 
 When a map is dropped, its file stays in DIR. 'hold journal rebuild --at' can restore the map as it
 was before that. A later map of the same name gets a new file. With --keep, the files of a dropped

@@ -33,11 +33,11 @@ The command creates the map from the journal's file, and exits. The hold is crea
 exist. The map is complete before any process can read it. If the map exists, the command fails. Add
 --drop to drop the map first, or rebuild it under another name, as in the second example.
 
-With --at, the map becomes what it was at that time: the last recorded state whose time is not
-later. A journal records the time about every second while changes arrive, and before and after each
+With --at, the map becomes what it was at that time: the last recorded state at or before it.
+A journal records the time about every second while changes arrive, and before and after each
 pause. A time is in UTC unless it has a zone. The states come from the file, and from the segments
 that 'hold journal --keep' has left in FILE.d, or in the directory that --archive names. If the time
-is not among those that can be restored, the error names the earliest and the latest one.
+cannot be restored, the error names the earliest and the latest time that can.
 
 After a rebuild with --at, 'hold journal' does not continue the file, which has later changes. Use
 --replace to begin a new one; with --keep, the old file then becomes a segment.
