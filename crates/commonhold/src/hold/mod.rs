@@ -53,6 +53,8 @@ pub(crate) mod queues;
 pub(crate) mod recover;
 pub(crate) mod replica_acks;
 pub(crate) mod restore;
+#[cfg(test)]
+mod reuse_tests;
 pub(crate) mod salvage;
 pub(crate) mod shadow_maps;
 #[cfg(test)]

@@ -187,6 +187,9 @@ fn release_locks(arena: &Arena, owner: Owner, level: Level) {
     }
     release(&extents::growth(space).lock, Level::Growth);
     for (_, root) in root::all(space) {
+        if robust_lock::holder(&root.directory_lock) == Some(owner) && level <= Level::Directories {
+            directory::adopt(space, root, owner);
+        }
         release(&root.directory_lock, Level::Directories);
     }
     if robust_lock::holder(&roots(space).names_lock) == Some(owner) && level <= Level::Whole {

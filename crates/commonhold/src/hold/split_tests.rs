@@ -72,14 +72,14 @@ fn memory_that_a_killed_splitter_had_passed_over_is_freed() {
             let used = allocate() / EXTENT;
             let first = std::iter::repeat_with(allocate).find(|at| at / EXTENT != used).unwrap();
             let all: Vec<u64> = slab::offsets(first / EXTENT, SEGMENT_CLASS).collect();
-            (2..all.len()).for_each(|_| drop(allocate()));
+            (2..all.len()).for_each(|_| _ = allocate());
             all[all.len() - 1]
         };
         list(&hold, stale).store(last, Ordering::SeqCst);
         let segment = Segment::at(hold.space(), last).unwrap();
         assert!(robust_lock::try_lock(&segment.header().lock, stale));
         steps::arm("split.child-listed:kill:2").unwrap();
-        (0..20_000u32).for_each(|key| drop(map.set(key.to_le_bytes(), "value").unwrap()));
+        (0..20_000u32).for_each(|key| _ = map.set(key.to_le_bytes(), "value").unwrap());
         0
     });
     splitter.join_killed();

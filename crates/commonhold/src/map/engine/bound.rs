@@ -195,11 +195,13 @@ impl Bound {
         }
     }
 
-    /// Counts the pairs of a segment that is locked.
+    /// Counts the pairs of a segment that is locked. The lock of a stale writer does not keep the
+    /// segment's memory from becoming another map's meanwhile, so its map stays as it is found.
     pub(crate) fn recount(&self, segment: Segment<'_>) {
+        let before = segment.pairs_and_map();
         let used = |position: &u32| self.is_used(segment, *position);
         let pairs = (0..self.positions()).filter(used).count() as u32;
-        segment.set_pairs(pairs, self.id);
+        segment.correct_pairs(before, pairs);
     }
 
     /// Fetches both buckets of a hash, for a change.

@@ -64,7 +64,8 @@ pub(crate) fn with_room<T>(
 fn make_room(lane: &LaneGuard<'_>) -> bool {
     let swept = lane.sweep();
     let freed = lane.impatiently(|| compact(lane, Wanted::ROOM));
-    swept || freed.is_ok_and(|freed| freed > 0)
+    // Before an error, it may have freed some.
+    swept || freed.unwrap_or(1) > 0
 }
 
 /// Empties extents, except those with a pair that somebody has locked, and those whose records find
@@ -117,7 +118,7 @@ fn candidates(space: &Space, wanted: Wanted) -> Vec<(u64, u64, u8)> {
     found.into_sorted_vec()
 }
 
-fn empty(
+pub(crate) fn empty(
     lane: &LaneGuard<'_>,
     extent: u64,
     class: u8,
@@ -131,6 +132,10 @@ fn empty(
         }
         let map = record::map_at(space, offset);
         let bound = maps.entry(map).or_insert_with(|| bind_live(space, map));
+        if bound.as_ref().is_some_and(|bound| !bound.is_current(space)) {
+            // It has ended, and another map may have its root by now.
+            *bound = bind_live(space, map);
+        }
         let room = EXTENT - offset % EXTENT;
         let record = bound
             .as_ref()
@@ -174,7 +179,7 @@ fn try_move_away(lane: &LaneGuard<'_>, bound: &Bound, record: &Record<'_>) -> Re
     // happens.
     match write::apply_once(lane, bound, &change, None) {
         // The map was dropped meanwhile: its owner frees the record.
-        Err(error) if error.is_not_found() => Ok(false),
+        Err(_) if !bound.is_current(lane.space()) => Ok(false),
         result => result.map(|outcome| outcome.done),
     }
 }

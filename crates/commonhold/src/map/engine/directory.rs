@@ -16,6 +16,7 @@ use crate::memory::lane::LaneGuard;
 use crate::memory::runs;
 use crate::memory::writer::Writer;
 use crate::steps::step;
+use crate::sync::owner::Owner;
 use crate::sync::robust_lock::{self, Held, Level, Peers};
 use crate::sync::space::Space;
 use crate::sync::unwind::UnwindGuard;
@@ -268,6 +269,19 @@ fn add_chunk(lane: &LaneGuard<'_>, root: &Root, depth: u32) -> Result<()> {
     root.depth.store(depth + 1, Ordering::Release);
     step!("double.committed");
     Ok(())
+}
+
+/// Gives the map the chunk that the dead `owner` had linked and not released. Called before the
+/// directory's lock is released: while it is held, the splitter's segment is locked too, and so no
+/// participant that drops the map can free the chunk.
+pub(crate) fn adopt(space: &Space, root: &Root, owner: Owner) {
+    for chunk in root.chunks.iter().map(|link| link.load(Ordering::Acquire)) {
+        let header = is_chunk(space, chunk).then(|| header(space, chunk / EXTENT));
+        let state = header.map(|header| (header, header.state()));
+        if let Some((header, state)) = state.filter(|(_, state)| state.owner() == Some(owner)) {
+            header.change(state, State::unowned(Kind::Directory, 0));
+        }
+    }
 }
 
 /// Directory memory for `count` extents of entries, owned by the lane until it is linked. Spare

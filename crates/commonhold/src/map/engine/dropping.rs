@@ -49,7 +49,7 @@ fn take_name(lane: &LaneGuard<'_>, name: &str) -> Result<Option<u32>> {
 pub(crate) fn end(space: &Space, root: &Root) {
     // The commit point.
     root.set_status(Status::Dropping(None));
-    // After a panic, freeing the map does the rest as well; after a death, recovery does this, while
+    // After a panic, freeing the map does the rest as well. After a death, recovery does this while
     // it has the names lock.
     let kept = UnwindGuard::new(|| lifecycle::keep_memory_if_bounded(space));
     step!("drop.marked");

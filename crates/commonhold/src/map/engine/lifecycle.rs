@@ -8,6 +8,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::map::engine::bound::{self, Bound};
 use crate::map::engine::directory::{self, FIRST_DEPTH, segment_at};
 use crate::map::engine::inline_pairs;
+use crate::map::engine::passed_over::PassedOver;
 use crate::map::engine::write;
 use crate::map::layout::root::{self, Root, Status};
 use crate::map::layout::segment::{Phase, Segment};
@@ -160,10 +161,11 @@ fn build(lane: &LaneGuard<'_>, making: &Making<'_, '_>, options: &MapOptions) ->
     // recognises it as a map in creation.
     root.first_chunk.store(extent * EXTENT, Ordering::Release);
     step!("create.directory");
+    let of_cache = matches!(options.mode, MapMode::Cache { .. });
+    let mut passed_over = PassedOver::new(lane);
     for prefix in 0..1 << FIRST_DEPTH {
-        let of_cache = matches!(options.mode, MapMode::Cache { .. });
-        let offset = lane.allocate_segment(of_cache)?;
-        let segment = Segment::at(space, offset).ok_or_else(|| bound::damaged(space, id))?;
+        let segment = passed_over.allocate(of_cache)?;
+        let segment = segment.ok_or_else(|| bound::damaged(space, id))?;
         for position in 0..crate::map::layout::segment::BUCKETS * 8 {
             segment.slot(position).store(0, Ordering::Relaxed);
         }

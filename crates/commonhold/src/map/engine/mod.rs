@@ -35,6 +35,7 @@ pub(crate) mod lifecycle;
 pub(crate) mod locked;
 pub(crate) mod lookups;
 pub(crate) mod many;
+pub(crate) mod passed_over;
 pub(crate) mod place;
 pub(crate) mod read;
 pub(crate) mod recover;

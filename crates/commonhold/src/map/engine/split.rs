@@ -12,6 +12,7 @@ use crate::map::engine::bound::Bound;
 use crate::map::engine::cache;
 use crate::map::engine::directory::{self, Entries};
 use crate::map::engine::locked::Locked;
+use crate::map::engine::passed_over::PassedOver;
 use crate::map::layout::cells::Cells;
 use crate::map::layout::hash::MAX_DEPTH;
 use crate::map::layout::inline::Inline;
@@ -24,9 +25,6 @@ use crate::sync::robust_lock::{self, Level};
 use crate::sync::unwind::UnwindGuard;
 use std::mem::ManuallyDrop;
 use std::sync::atomic::Ordering;
-
-/// The most segments locked by others that are skipped while allocating the child of one split.
-const MOST_PASSED_OVER: usize = 4;
 
 /// Splits a segment that the caller has locked and found full. Unlocks it on every way out.
 ///
@@ -82,15 +80,15 @@ impl<'a, 'l> Draft<'a, 'l> {
     /// may hold the child's lock for a moment, or may be stopped with it. Such memory is skipped,
     /// because any other will do.
     fn make(lane: &'l LaneGuard<'a>, bound: &Bound, parent: Segment<'a>) -> Result<Self> {
-        let mut passed_over = PassedOver { lane, offsets: Vec::new() };
+        let mut passed_over = PassedOver::new(lane);
         loop {
             let mut draft = Draft::allocate(lane, bound, parent)?;
-            let is_last = passed_over.offsets.len() == MOST_PASSED_OVER;
+            let is_last = passed_over.is_full();
             let locked = if is_last { draft.lock() } else { lane.impatiently(|| draft.lock()) };
             match locked {
                 Ok(()) => return Ok(draft),
                 Err(error) if is_last || error.kind() != ErrorKind::TimedOut => return Err(error),
-                Err(_) => passed_over.push(draft),
+                Err(_) => passed_over.add(|| draft.put_aside()),
             }
         }
     }
@@ -116,33 +114,6 @@ impl<'a, 'l> Draft<'a, 'l> {
     fn put_aside(self) -> u64 {
         self.lane.list().child.store(0, Ordering::Release);
         ManuallyDrop::new(self).child.offset
-    }
-}
-
-/// Memory that somebody else has locked, with a state word that names this writer. The lane may
-/// release its extent before this is dropped, so recovery also searches such extents if the lane's
-/// list asks for that. Dropping this frees the memory.
-struct PassedOver<'a, 'l> {
-    lane: &'l LaneGuard<'a>,
-    offsets: Vec<u64>,
-}
-
-impl<'a, 'l> PassedOver<'a, 'l> {
-    fn push(&mut self, draft: Draft<'a, 'l>) {
-        // Release: before the child is not listed any more.
-        self.lane.list().passed_over.store(1, Ordering::Release);
-        self.offsets.push(draft.put_aside());
-    }
-}
-
-impl Drop for PassedOver<'_, '_> {
-    fn drop(&mut self) {
-        if self.offsets.is_empty() {
-            return;
-        }
-        self.offsets.iter().for_each(|offset| self.lane.retire(*offset));
-        // Release: after the memory is free.
-        self.lane.list().passed_over.store(0, Ordering::Release);
     }
 }
 

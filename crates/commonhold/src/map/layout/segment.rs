@@ -307,6 +307,20 @@ impl<'a> Segment<'a> {
         copy::prefetch_to_write(std::ptr::from_ref(self.header()).cast());
     }
 
+    /// The number of pairs, and the map, for [`correct_pairs`](Self::correct_pairs).
+    pub(crate) fn pairs_and_map(self) -> u32 {
+        self.header().pairs_and_map.load(Ordering::Relaxed)
+    }
+
+    /// Stores the number of pairs if it differs, unless the word has changed since `before`.
+    pub(crate) fn correct_pairs(self, before: u32, pairs: u32) {
+        let after = pairs & 0xffff | before & !0xffff;
+        if after != before {
+            let word = &self.header().pairs_and_map;
+            let _ = word.compare_exchange(before, after, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
     /// Under the segment's lock.
     pub(crate) fn set_pairs(self, pairs: u32, map: u32) {
         self.header().pairs_and_map.store(pairs & 0xffff | map << 16, Ordering::Relaxed);
