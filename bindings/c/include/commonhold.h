@@ -1102,7 +1102,7 @@ int ch_log_set_level(const ch_log *log, uint32_t level, ch_error *error);
 typedef struct ch_log_stat_t {
     uint64_t ring_bytes;
     uint64_t dropped;       /* lines dropped because their ring was full */
-    uint64_t refused;       /* ... because no ring was free */
+    uint64_t refused;       /* ... because no ring was free, or in a freeze */
     uint64_t overwritten;   /* lines overwritten before they were collected */
     uint64_t waiting_bytes; /* not collected yet */
     uint32_t rings;

@@ -10,13 +10,16 @@ use crate::support::process::{
 };
 use crate::support::script::{self, Expected};
 use crate::support::shape::Shape;
+use crate::support::standstill::{go_on, stopped, third};
 use crate::support::test_dir::TestDir;
-use crate::support::{Dice, long};
-use commonhold::Hold;
-use commonhold::log::LogOptions;
+use crate::support::{Dice, long, refused};
+use commonhold::log::{LogLevel, LogOptions, Written};
 use commonhold::map::{Map, MapOptions};
+use commonhold::queue::QueueOptions;
+use commonhold::{ErrorKind, Hold};
 use nix::sys::signal::Signal;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 const SHAPES: [Shape; 4] = [Shape::General, Shape::Fixed(4, 4), Shape::Fixed(8, 8), Shape::Cache];
 
@@ -355,4 +358,42 @@ fn a_newcomer_takes_a_dead_ones_slot_while_others_work() {
         drop(map);
         sound(&hold);
     }
+}
+
+/// A stopped process keeps the hold frozen. A forked child needs the names lock for its first use
+/// of a structure.
+#[test]
+fn a_forked_child_does_not_wait_for_the_end_of_a_freeze() {
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
+    let options = QueueOptions::new(4, 16).queues(["free"]);
+    let queue = hold.queues().open_or_create("it", options).unwrap();
+    let log = LogOptions::new().rings(2).ring_bytes(4096);
+    let log = hold.logs().open_or_create("log", log).unwrap();
+    let frozen = stopped("freeze.closed", || {
+        drop(Hold::open(hold.path()).unwrap().freeze().unwrap());
+    });
+    third("pulls", || {
+        let pulled = queue.named("free").unwrap().pull_timeout(Duration::from_millis(10));
+        refused(pulled, ErrorKind::TimedOut, "the names of the hold");
+        let mut batch = queue.batch();
+        let pulled = queue.named("free").unwrap().pull_into_timeout(&mut batch, 2, Duration::ZERO);
+        refused(pulled, ErrorKind::TimedOut, "the names of the hold");
+    });
+    let board = Board::new(2);
+    let writes = Child::run("writes", || {
+        for _ in 0..2 {
+            assert_eq!(log.write(LogLevel::Info, "too early").unwrap(), Written::Dropped);
+        }
+        board.put(0, 1);
+        until("the freeze has ended", || board.get(1) == 1);
+        assert_eq!(log.write(LogLevel::Info, "in time").unwrap(), Written::Accepted);
+    });
+    until("it has written", || board.get(0) == 1 || writes.is_gone());
+    assert_eq!(log.stat().unwrap().refused, 0);
+    go_on(frozen);
+    board.put(1, 1);
+    writes.finish();
+    assert_eq!(log.stat().unwrap().refused, 2, "the child's lines are counted");
+    sound(&hold);
 }

@@ -8,6 +8,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::log::collect::Collector;
 use crate::log::layout::{self, Header, Layout, tenant};
 use crate::log::line::{self, LogLine};
+use crate::log::lost_lines::LostLines;
 use crate::log::merge;
 use crate::log::options::{LogLevel, LogOptions, Written};
 use crate::log::reader::LogReader;
@@ -29,6 +30,7 @@ use crate::sync::unwind::UnwindGuard;
 use std::fmt::{self, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 /// A handle on a log, which merges the lines of many writers.
 ///
@@ -39,9 +41,10 @@ use std::sync::{Arc, Weak};
 /// collector.
 ///
 /// A thread's first line claims its ring, which may allocate memory and take a lock for a moment;
-/// all others do not. A signal handler may write lines, even in the middle of another line. If a
-/// handler may be the first to write in its thread, call [`prepare`](Log::prepare) in that thread
-/// before.
+/// all others do not. If another process keeps the hold [frozen](crate::Hold::freeze) when a forked
+/// child uses the log for the first time, the child's lines are dropped until the freeze ends. A
+/// signal handler may write lines, even in the middle of another line. If a handler may be the
+/// first to write in its thread, call [`prepare`](Log::prepare) in that thread before.
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("commonhold-doc-log-{}", std::process::id()));
@@ -85,6 +88,7 @@ pub(crate) struct Inner {
     /// When this handle last looked in vain for the rings of dead threads, in monotonic
     /// milliseconds.
     in_vain_ms: AtomicU64,
+    lost: LostLines,
 }
 
 /// How a handle is attached to the block.
@@ -93,6 +97,10 @@ enum Access {
     /// A handle of a read-only hold.
     Reader(Arc<Arena>, Block),
 }
+
+/// How long the first line of a forked child waits for the names lock, which processes release much
+/// sooner unless they freeze the hold.
+const FIRST_USE: Duration = Duration::from_millis(5);
 
 /// The result of a thread's search for a slot.
 enum Found {
@@ -210,12 +218,14 @@ impl Log {
         }
     }
 
-    /// Claims the calling thread's ring now, before its first line. False if no ring is free.
+    /// Claims the calling thread's ring now, before its first line. False if no ring is free. In a
+    /// forked child that has not used the log yet, waits for the end of a
+    /// [freeze](crate::Hold::freeze).
     ///
     /// # Errors
-    /// As for [`write`](Log::write).
+    /// As for [`write`](Log::write); `TimedOut`.
     pub fn prepare(&self) -> Result<bool> {
-        Ok(self.inner.take_slot()?.is_some())
+        Ok(self.inner.take_slot(None)?.is_some())
     }
 
     /// The least important level that the log accepts.
@@ -295,6 +305,7 @@ impl Inner {
             slots,
             direct,
             in_vain_ms,
+            lost: LostLines::default(),
         });
         Ok(Log { inner })
     }
@@ -389,7 +400,14 @@ impl Inner {
 
     #[cold]
     fn write_slowly(&self, record: &Record<'_>) -> Result<Written> {
-        match self.take_slot()? {
+        let found = match self.take_slot(Instant::now().checked_add(FIRST_USE)) {
+            Err(error) if error.kind() == ErrorKind::TimedOut && self.is_inherited() => {
+                self.lost.add();
+                return Ok(Written::Dropped);
+            }
+            found => found?,
+        };
+        match found {
             Some(Found::Slot(slot_id)) => {
                 Ok(self.write_at(slot_id, record).unwrap_or(Written::Dropped))
             }
@@ -428,11 +446,19 @@ impl Inner {
         written
     }
 
-    /// The thread's slot, claimed if it has none. `None` if no ring is free.
+    /// True in a forked child that has not used the log yet.
+    fn is_inherited(&self) -> bool {
+        self.attachment().is_ok_and(Attachment::is_inherited)
+    }
+
+    /// The thread's slot, claimed if it has none. `None` if no ring is free. In a forked child that
+    /// has not used the log yet, waits until `end` at most.
     #[cold]
-    fn take_slot(&self) -> Result<Option<Found>> {
-        let lane = self.attachment()?.enter()?;
+    fn take_slot(&self, end: Option<Instant>) -> Result<Option<Found>> {
+        let lane = self.attachment()?.enter_until(end)?;
         let me = lane.me();
+        // Relaxed: a counter.
+        self.header().refused.fetch_add(self.lost.take(), Ordering::Relaxed);
         let slot = ring_slot::find(self, me).map(Found::Slot);
         Ok(slot.or_else(|| self.claim(me)))
     }

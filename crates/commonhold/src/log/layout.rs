@@ -33,7 +33,7 @@ pub(crate) struct Header {
     /// The last number that was given to a thread.
     pub(crate) threads: AtomicU32,
     spare: AtomicU32,
-    /// Lines for which no ring was free.
+    /// Lines for which no ring was free, and those that forked children dropped during a freeze.
     pub(crate) refused: AtomicU64,
     /// The collector's next step with a file; see [`rounds`](crate::log::rounds).
     pub(crate) round: AtomicU64,

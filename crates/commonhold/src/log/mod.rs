@@ -32,6 +32,7 @@ pub(crate) mod handle;
 pub(crate) mod layer;
 pub(crate) mod layout;
 pub(crate) mod line;
+pub(crate) mod lost_lines;
 pub(crate) mod merge;
 pub(crate) mod options;
 pub(crate) mod reader;

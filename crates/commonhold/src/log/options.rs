@@ -91,7 +91,8 @@ pub enum Written {
     Accepted,
     /// The log does not accept the line's level.
     Filtered,
-    /// The ring was full, or no ring was free; the loss was counted.
+    /// The ring was full, no ring was free, or a forked child could not begin to use the log,
+    /// because the hold was frozen; the loss is counted.
     Dropped,
 }
 

@@ -54,7 +54,8 @@ pub struct LogStat {
     pub threads: u32,
     /// Lines dropped because their ring was full, of all rings.
     pub dropped: u64,
-    /// Lines dropped because no ring was free.
+    /// Lines dropped because no ring was free, or because the hold was frozen when a forked child
+    /// began to use the log.
     pub refused: u64,
     /// Lines overwritten before they were collected, of all rings.
     pub overwritten: u64,

@@ -23,6 +23,7 @@ use crate::sync::space::{Checked, Space};
 use crate::sync::unwind::UnwindGuard;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+use std::time::Instant;
 
 /// Bytes of the table.
 pub(crate) const ATTACHED_BYTES: u64 = MAX_SLOTS as u64 * 8;
@@ -163,6 +164,16 @@ impl Attachment {
     /// those of [`Arena::enter`].
     #[inline]
     pub(crate) fn enter(&self) -> Result<LaneGuard<'_>> {
+        self.enter_until(None)
+    }
+
+    /// The same. In a forked child that has not used the structure yet, waits for the names lock
+    /// until `end` at most.
+    ///
+    /// # Errors
+    /// Those of [`enter`](Self::enter); `TimedOut`.
+    #[inline]
+    pub(crate) fn enter_until(&self, end: Option<Instant>) -> Result<LaneGuard<'_>> {
         loop {
             let lane = self.arena.enter_block(self.block.id)?;
             // Recovering a dead participant may take the names lock, which this thread holds.
@@ -170,8 +181,15 @@ impl Attachment {
             if self.is_entered(&lane) {
                 return Ok(lane);
             }
-            self.resolve(lane)?;
+            self.resolve(lane, end)?;
         }
+    }
+
+    /// True in a forked child that has not used the structure yet: the parent is attached to it.
+    #[cold]
+    pub(crate) fn is_inherited(&self) -> bool {
+        let by = self.by.load(Ordering::Relaxed);
+        self.arena.current_owner().is_none_or(|me| me.bits() != by)
     }
 
     /// The same if nothing is in the way.
@@ -215,14 +233,14 @@ impl Attachment {
         if self.is_entered(&lane) {
             return Ok(lane);
         }
-        self.resolve(lane)?;
+        self.resolve(lane, None)?;
         Ok(self.enter()?.stepping_aside())
     }
 
-    /// Enters like [`operate`](Self::operate), for a caller that steps aside by itself
+    /// Enters like [`enter_until`](Self::enter_until), for a caller that steps aside by itself
     /// ([`Arena::stand_aside`]).
-    pub(crate) fn enter_to_try(&self) -> Result<LaneGuard<'_>> {
-        Ok(self.enter()?.stepping_aside())
+    pub(crate) fn enter_to_try(&self, end: Option<Instant>) -> Result<LaneGuard<'_>> {
+        Ok(self.enter_until(end)?.stepping_aside())
     }
 
     /// As [`enter`](Self::enter), for a caller that only releases its own property. It recovers
@@ -249,9 +267,9 @@ impl Attachment {
 
     /// Handles a structure that is not attached, or being dropped, or gone.
     #[cold]
-    fn resolve(&self, lane: LaneGuard<'_>) -> Result<()> {
+    fn resolve(&self, lane: LaneGuard<'_>, end: Option<Instant>) -> Result<()> {
         if self.is_current() {
-            return self.attach_again(lane);
+            return self.attach_again(lane.until(end));
         }
         let root = roots::root(self.space(), self.block.id);
         let root = root.filter(|root| is_same(root, &self.block));

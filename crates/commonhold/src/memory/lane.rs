@@ -30,7 +30,7 @@ use crate::sync::space::Space;
 use std::cell::{Cell, UnsafeCell};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Sequence numbers are reserved in blocks of this many counters.
 const COUNTER_BLOCK: u64 = 1 << 20;
@@ -486,6 +486,12 @@ impl<'a> LaneGuard<'a> {
     /// The same, for tidying up afterwards: it waits at most a moment.
     pub(crate) fn tidying(self) -> LaneGuard<'a> {
         self.patience.set(Some(self.patience().but_a_moment()));
+        self
+    }
+
+    /// The same, for an operation that ends its waiting at `end` if its patience lasts longer.
+    pub(super) fn until(self, end: Option<Instant>) -> LaneGuard<'a> {
+        self.patience.set(Some(self.patience().until(end)));
         self
     }
 

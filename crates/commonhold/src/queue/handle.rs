@@ -353,10 +353,15 @@ impl Queue {
         self.shared.attachment.operate(operation)
     }
 
-    /// Enters an operation that ends if it meets a lock. The caller then waits by
+    /// The same. In a forked child that has not used the queue yet, waits until `end` at most.
+    pub(crate) fn enter_until(&self, end: Option<Instant>) -> Result<LaneGuard<'_>> {
+        self.shared.attachment.enter_until(end)
+    }
+
+    /// The same, for an operation that ends if it meets a lock. The caller then waits by
     /// [`lock_waiter`](Self::lock_waiter).
-    pub(crate) fn enter_to_try(&self) -> Result<LaneGuard<'_>> {
-        self.shared.attachment.enter_to_try()
+    pub(crate) fn enter_to_try(&self, end: Option<Instant>) -> Result<LaneGuard<'_>> {
+        self.shared.attachment.enter_to_try(end)
     }
 
     /// Returns a function that waits, until `end` at most, for the release of the lock because of

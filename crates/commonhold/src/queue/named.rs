@@ -267,8 +267,9 @@ impl<'q> NamedQueue<'q> {
     /// perhaps to this queue.
     ///
     /// # Errors
-    /// `TimedOut` if a stopped process keeps the front of the queue locked during the whole wait;
-    /// those of [`pull`](Self::pull).
+    /// `TimedOut` if a stopped process keeps the front of the queue locked during the whole wait, or
+    /// if the hold stays frozen while a forked child uses the queue for the first time; those of
+    /// [`pull`](Self::pull).
     pub fn pull_timeout(&self, timeout: Duration) -> Result<Option<Element<'q>>> {
         let mut one = One::new(self.queue);
         self.wait(timeout, |lane| self.pull_in(lane, &mut one))
@@ -370,7 +371,7 @@ impl<'q> NamedQueue<'q> {
         };
         let mut wait_for_lock = self.queue.lock_waiter(deadline);
         loop {
-            match event.wait(deadline, || self.queue.enter_to_try(), &mut look) {
+            match event.wait(deadline, || self.queue.enter_to_try(deadline), &mut look) {
                 Err(error) if error.lock_in_the_way().is_some() => wait_for_lock(&error)?,
                 found => return found,
             }

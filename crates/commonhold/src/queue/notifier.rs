@@ -186,9 +186,10 @@ impl Worker {
             let [_, pushed] = ring.passed();
             (pushed != before && ring.len() > 0).then_some(pushed)
         };
+        let end = Instant::now().checked_add(ROUND);
         event(&self.queue, self.number).wait(
-            Instant::now().checked_add(ROUND),
-            || self.queue.enter(),
+            end,
+            || self.queue.enter_until(end),
             |lane, look| {
                 // First the elements; tidying afterwards may bring more.
                 let found = if self.has_ended() { Some(before) } else { fresh() };
