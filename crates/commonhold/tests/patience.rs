@@ -13,7 +13,9 @@ use crate::support::test_dir::TestDir;
 use commonhold::channel::ChannelOptions;
 use commonhold::map::{Map, MapOptions};
 use commonhold::queue::QueueOptions;
+use commonhold::raw::limit_thread_patience;
 use commonhold::{ErrorKind, Hold};
+use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::Signal;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -321,6 +323,46 @@ fn closing_with_elements_in_flight_waits_for_nobody() {
     assert_eq!(queue(&hold).named("free").unwrap().len().unwrap(), 8);
     let report = hold.check().unwrap();
     assert!(report.ok && report.allocated == report.reachable, "{report:?}");
+}
+
+/// How often the calling thread has slept.
+fn sleeps() -> i64 {
+    getrusage(UsageWho::RUSAGE_THREAD).unwrap().voluntary_context_switches()
+}
+
+#[test]
+fn a_drop_by_a_thread_without_patience_does_not_wait() {
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
+    let options = QueueOptions::new(8, 16).queues(["free", "a2b"]);
+    {
+        let queue = Hold::create(&path).unwrap().queues().open_or_create("it", options).unwrap();
+        let mut half = queue.named("free").unwrap().pull_many(4).unwrap();
+        queue.named("a2b").unwrap().push_many(&mut half).unwrap();
+    }
+    // It has the tail of "free" locked, where dropped elements go.
+    let still = stopped("push.armed", || {
+        let queue = Hold::open(&path).unwrap().queues().open("it").unwrap();
+        let element = queue.named("a2b").unwrap().pull().unwrap().unwrap();
+        queue.named("free").unwrap().push(element).unwrap();
+    });
+    third("drops", || {
+        let hold = Hold::open(&path).unwrap();
+        let queue = hold.queues().open("it").unwrap();
+        let element = queue.named("a2b").unwrap().pull().unwrap().unwrap();
+        let before = sleeps();
+        limit_thread_patience(Duration::ZERO);
+        drop(element);
+        limit_thread_patience(Duration::MAX);
+        // Waiting for 50 ms takes three sleeps of 20 ms at most.
+        assert!(sleeps() - before < 3, "slept {} times", sleeps() - before);
+        assert_eq!(queue.stat().unwrap().holders.len(), 2, "the element is noted for later");
+    });
+    go_on(still);
+    let hold = Hold::open(&path).unwrap();
+    hold.sweep().unwrap();
+    let free = hold.queues().open("it").unwrap();
+    assert_eq!(free.named("free").unwrap().len().unwrap(), 6);
 }
 
 /// Who waits in the middle of a split holds nothing meanwhile: neither the segment, nor the memory

@@ -283,15 +283,17 @@ impl Arena {
     }
 
     /// The same, for a caller that releases something. It waits for a lane for at most [`LEAVING`],
-    /// and for anything else a moment. `None` if no lane is free, or in a forked child that is not
-    /// a participant.
-    pub(crate) fn enter_block_briefly(&self, id: u32) -> Option<LaneGuard<'_>> {
+    /// and for anything else a moment, or as long as the patience of a call lasts if that is less.
+    /// If the caller can release it `later`, that patience limits the wait for a lane, too. `None`
+    /// if no lane is free, or in a forked child that is not a participant.
+    pub(crate) fn enter_block_briefly(&self, id: u32, later: bool) -> Option<LaneGuard<'_>> {
         let participant = self.participant().filter(|p| !p.registration.inherited())?;
         if self.is_closed() || !lane::begin_operation() {
             return None;
         }
-        let patience = Some(Patience::new(Some(LEAVING)));
-        let lane = lane::enter_any(self, participant, lane::on_block(id), patience);
+        let own = self.lock_timeout().filter(|_| later);
+        let patience = Patience::new(Some(own.map_or(LEAVING, |own| own.min(LEAVING))));
+        let lane = lane::enter_within(self, participant, lane::on_block(id), patience);
         lane.ok().map(LaneGuard::tidying)
     }
 

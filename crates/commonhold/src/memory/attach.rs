@@ -250,9 +250,19 @@ impl Attachment {
     /// the participant. In a forked child that has not used the structure, the property is the
     /// parent's, and the child does not become a participant by releasing it.
     pub(crate) fn enter_to_leave(&self) -> Option<LaneGuard<'_>> {
+        self.enter_briefly(false)
+    }
+
+    /// The same, for property that can be released later just as well: the caller waits for a lane
+    /// no longer than its patience lasts.
+    pub(crate) fn enter_to_leave_now(&self) -> Option<LaneGuard<'_>> {
+        self.enter_briefly(true)
+    }
+
+    fn enter_briefly(&self, later: bool) -> Option<LaneGuard<'_>> {
         let by = self.by.load(Ordering::Relaxed);
         self.arena.current_owner().filter(|me| me.bits() == by)?;
-        let lane = self.arena.enter_block_briefly(self.block.id)?;
+        let lane = self.arena.enter_block_briefly(self.block.id, later)?;
         (lane.me().bits() == by && self.is_current()).then_some(lane)
     }
 

@@ -368,6 +368,19 @@ pub(super) fn enter_any<'a>(
     Ok(LaneGuard::new(arena, participant, number, patience))
 }
 
+/// The same with this patience for the lane alone. The operation in it has patience of its own.
+#[cold]
+pub(super) fn enter_within<'a>(
+    arena: &'a Arena,
+    participant: &'a Participant,
+    at: u32,
+    patience: Patience,
+) -> Result<LaneGuard<'a>> {
+    let lane = enter_any(arena, participant, at, Some(patience))?;
+    lane.patience.set(None);
+    Ok(lane)
+}
+
 fn find_free(
     arena: &Arena,
     participant: &Participant,
@@ -500,14 +513,6 @@ impl<'a> LaneGuard<'a> {
     pub(super) fn stepping_aside(self) -> LaneGuard<'a> {
         self.manner.set(Manner::StepsAside);
         self
-    }
-
-    /// Runs a part of the operation that waits for others no longer than a moment.
-    pub(crate) fn briefly<R>(&self, part: impl FnOnce() -> R) -> R {
-        let patience = self.patience.replace(Some(Patience::moment()));
-        let result = part();
-        self.patience.set(patience);
-        result
     }
 
     /// Runs a part of the operation that does not wait for living participants.

@@ -102,15 +102,15 @@ impl Shared {
         Ring { space: self.attachment.space(), block, layout: &self.layout, queue }
     }
 
-    /// Pushes dropped elements in flight to the orphans. Elements that cannot go there within a
-    /// moment are noted for later. If earlier ones are still waiting, this does not wait for living
-    /// participants.
+    /// Pushes dropped elements in flight to the orphans. Elements that cannot go there within the
+    /// patience of the operation are noted for later. If earlier ones are still waiting, this does
+    /// not wait for living participants.
     fn send_to_orphans(&self, lane: &LaneGuard<'_>, ids: &[u32]) {
         if self.in_flight.has_dropped() {
             self.in_flight.note_dropped(ids, lane.me().bits());
             return self.bring_back(lane);
         }
-        lane.briefly(|| self.push_to_orphans(lane, ids));
+        self.push_to_orphans(lane, ids);
     }
 
     /// Pushes elements that were noted before to the orphans. Does not wait for living
@@ -384,7 +384,7 @@ impl Queue {
         if attachment.arena.current_owner().is_none_or(|me| me.bits() != owner) {
             return;
         }
-        match attachment.enter_to_leave() {
+        match attachment.enter_to_leave_now() {
             Some(lane) => self.shared.send_to_orphans(&lane, ids),
             None => in_flight.note_dropped(ids, owner),
         }
