@@ -41,6 +41,7 @@ mod processes;
 mod punched;
 mod queue;
 mod queue_faults;
+mod queue_handles;
 mod queue_raw;
 mod replica;
 mod replica_acks;

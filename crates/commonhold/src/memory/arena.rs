@@ -14,6 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::memory::guests::Guestbook;
 use crate::memory::in_use;
 use crate::memory::lane::{self, Lane, LaneGuard};
+use crate::memory::private_records::PrivateRecords;
 use crate::memory::slab;
 use crate::os::byte_lock::HeldBytes;
 use crate::sync::owner::Owner;
@@ -135,6 +136,7 @@ pub(crate) struct Arena {
     lock_timeout_ns: AtomicU64,
     /// The threads that work in structures without a lane.
     pub(crate) guests: Guestbook,
+    pub(crate) records: PrivateRecords,
     /// A read-only handle's lock on the open byte.
     pub(crate) open_lock: Mutex<Option<HeldBytes>>,
 }
@@ -156,6 +158,7 @@ impl Arena {
             ended: AtomicBool::new(false),
             lock_timeout_ns: AtomicU64::new(u64::MAX),
             guests: Guestbook::default(),
+            records: PrivateRecords::default(),
             open_lock: Mutex::new(None),
         });
         // SAFETY: nobody takes the space out of the arena, nor the arena out of its `Arc`.

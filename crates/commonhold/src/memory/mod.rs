@@ -17,6 +17,7 @@
 //!   participants that use it.
 //! - [`ring`]: the bytes of a ring buffer.
 //! - [`guests`]: threads that work in a structure without a lane.
+//! - [`private_records`]: what a process knows about a structure and the file does not contain.
 //! - [`arena`]: one open handle's memory and registration; entering an operation.
 //! - [`writer`]: a lane or a recoverer, as writers of structures.
 //! - [`recover`]: recovering the extents of a dead participant.
@@ -33,6 +34,7 @@ pub(crate) mod guests;
 pub(crate) mod in_use;
 pub(crate) mod lane;
 pub(crate) mod lock_retry;
+pub(crate) mod private_records;
 pub(crate) mod recover;
 pub(crate) mod ring;
 pub(crate) mod roots;

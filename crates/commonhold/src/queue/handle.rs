@@ -264,7 +264,7 @@ impl Queue {
     /// Makes an element in flight from the number and the owner that
     /// [`Element::into_raw`](crate::queue::Element::into_raw) returned. That works once, through
     /// any handle to this queue that was opened by the same handle to the hold, or by a clone of
-    /// it.
+    /// it, also if no handle to the queue was open in between.
     ///
     /// # Errors
     /// `Invalid` if the element is not in flight for that owner, or another value has it already.

@@ -7,29 +7,19 @@
 //! per element records which of the two, and the owner. After a fork, copied words name the parent
 //! and do not count in the child.
 //!
-//! All handles of a process on one queue through one handle on the hold share it. Nothing waits
-//! while its lock is held.
+//! All handles of a process on one queue through one handle on the hold share it. It outlives them
+//! while it knows an element (memory/private_records.rs).
 
 use crate::memory::arena::Arena;
 use crate::memory::block::Block;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, TryLockError, Weak};
 
 /// The element was dropped and must go to the orphans. Owners have 31 bits.
 const DROPPED: u32 = 1 << 31;
-/// The number of attempts to lock the list of all records. A child that was forked while a thread
-/// of its parent held that lock would otherwise wait forever.
-const TRIES: u32 = 1000;
-
-/// A queue as one handle on a hold sees it: the address of the handle's memory, root, incarnation.
-type Key = (usize, u32, u64);
-
-/// All records of this process.
-static ALL: Mutex<Vec<Weak<InFlight>>> = Mutex::new(Vec::new());
 
 /// The state of each element.
 pub(crate) struct InFlight {
-    key: Key,
     /// Per element: 0, or its owner, perhaps with [`DROPPED`].
     words: Box<[AtomicU32]>,
     /// The number of dropped elements.
@@ -37,31 +27,21 @@ pub(crate) struct InFlight {
 }
 
 impl InFlight {
-    /// The record of a queue that is open through this arena, which lives at least as long.
-    pub(crate) fn of(arena: &Arc<Arena>, block: &Block, elements: u32) -> Arc<InFlight> {
-        let key = (Arc::as_ptr(arena) as usize, block.id, block.incarnation);
-        let fresh = || {
-            let words = (0..elements).map(|_| AtomicU32::new(0)).collect();
-            Arc::new(InFlight { key, words, dropped: AtomicU32::new(0) })
-        };
-        for _ in 0..TRIES {
-            let mut all = match ALL.try_lock() {
-                Ok(all) => all,
-                Err(TryLockError::Poisoned(error)) => error.into_inner(),
-                Err(TryLockError::WouldBlock) => {
-                    std::thread::yield_now();
-                    continue;
-                }
-            };
-            if let Some(in_flight) = all.iter().filter_map(Weak::upgrade).find(|h| h.key == key) {
-                return in_flight;
-            }
-            let in_flight = fresh();
-            all.retain(|in_flight| in_flight.strong_count() != 0);
-            all.push(Arc::downgrade(&in_flight));
-            return in_flight;
-        }
-        fresh()
+    fn new(elements: u32) -> InFlight {
+        let words = (0..elements).map(|_| AtomicU32::new(0)).collect();
+        InFlight { words, dropped: AtomicU32::new(0) }
+    }
+
+    /// The record of a queue that is open through this arena.
+    pub(crate) fn of(arena: &Arena, block: &Block, elements: u32) -> Arc<InFlight> {
+        let key = (block.id, block.incarnation);
+        arena.records.of(key, || InFlight::new(elements), InFlight::is_in_use)
+    }
+
+    /// True if it knows an element that is in flight.
+    fn is_in_use(&self) -> bool {
+        // Relaxed: no handle is left that could change it.
+        self.words.iter().any(|word| word.load(Ordering::Relaxed) != 0)
     }
 
     /// The elements as numbers.
@@ -141,14 +121,9 @@ impl Numbers<'_> {
 mod tests {
     use super::*;
 
-    fn in_flight() -> InFlight {
-        let words = (0..4).map(|_| AtomicU32::new(0)).collect();
-        InFlight { key: (0, 0, 0), words, dropped: AtomicU32::new(0) }
-    }
-
     #[test]
     fn an_element_given_away_comes_back_once_and_to_its_owner() {
-        let in_flight = in_flight();
+        let in_flight = InFlight::new(4);
         assert!(
             !in_flight.numbers().take_back(2, 7)
                 && !in_flight.numbers().take_back(2, 0)
@@ -160,13 +135,13 @@ mod tests {
                 && !in_flight.numbers().take_back(1, 7)
                 && !in_flight.numbers().take_back(2, 0)
         );
-        assert!(in_flight.numbers().take_back(2, 7));
-        assert!(!in_flight.numbers().take_back(2, 7));
+        assert!(in_flight.is_in_use() && in_flight.numbers().take_back(2, 7));
+        assert!(!in_flight.numbers().take_back(2, 7) && !in_flight.is_in_use());
     }
 
     #[test]
     fn a_dropped_element_is_taken_once_and_by_its_owner() {
-        let in_flight = in_flight();
+        let in_flight = InFlight::new(4);
         assert!(!in_flight.has_dropped() && in_flight.take_dropped(7).is_empty());
         in_flight.note_dropped(&[3, 1], 7);
         assert!(in_flight.has_dropped());
