@@ -1,7 +1,8 @@
 //! The participants that are attached to a structure with a block, and a handle's entry to an
 //! operation on it.
 //!
-//! The block begins with one word per participant slot: owner | handles << 32. Only the participant
+//! The block begins with one word per participant slot: owner | handles << 32. A participant that
+//! owns something in the structure stays attached after its last handle. Only the participant
 //! itself and its recoverer change its word. A participant attaches under the names lock, before it
 //! touches anything else of the block. A block is freed only under two conditions. First, no other
 //! participant is attached that lives or still has to be recovered. Second, the operations of the
@@ -55,15 +56,17 @@ pub(crate) fn attach(space: &Space, block: &Block, me: Owner) {
     // AcqRel: the names lock orders it against a dropper; this orders it against a handle that
     // detaches.
     let _ = entry.fetch_update(Ordering::AcqRel, Ordering::Relaxed, more);
-    let rolled_back = UnwindGuard::new(|| detach(space, block, me));
+    let rolled_back = UnwindGuard::new(|| detach(space, block, me, || false));
     step!("block.attached");
     rolled_back.done();
 }
 
-/// Removes a handle of `me`. Inside an operation on the block.
-fn detach(space: &Space, block: &Block, me: Owner) {
+/// Removes a handle of `me`. If it is the last one and `me` `owns` something in the structure, `me`
+/// stays attached without a handle. Inside an operation on the block.
+fn detach(space: &Space, block: &Block, me: Owner, owns: impl Fn() -> bool) {
     let less = |word: u64| match owner_of(word) == Some(me) {
         true if word >> 32 > 1 => Some(word - ONE_HANDLE),
+        true if owns() => Some(me.bits().into()),
         true => Some(0),
         false => None,
     };
@@ -135,20 +138,29 @@ pub(crate) struct Attachment {
     /// The participant that this handle attaches; another one in a forked child, until its first
     /// operation.
     by: AtomicU32,
-    stays: AtomicBool,
+    has_left: AtomicBool,
 }
 
 impl Attachment {
     pub(crate) fn new(arena: Arc<Arena>, block: Block, by: Owner) -> Attachment {
-        let (by, stays) = (AtomicU32::new(by.bits()), AtomicBool::new(false));
+        let (by, has_left) = (AtomicU32::new(by.bits()), AtomicBool::new(false));
         let root = Checked::new(&arena.space, block.root).unwrap_or(Checked::first(&arena.space));
-        Attachment { arena, block, root, by, stays }
+        Attachment { arena, block, root, by, has_left }
     }
 
-    /// Leaves the participant attached when this is dropped, until the participant ends, because it
-    /// owns something in the structure.
-    pub(crate) fn stay(&self) {
-        self.stays.store(true, Ordering::Relaxed);
+    /// Detaches the handle, which does nothing more. If it is the participant's last one and the
+    /// participant `owns` something in the structure, the participant stays attached, until it ends
+    /// or closes a later handle. It stays attached, too, if no lane is free for long.
+    pub(crate) fn leave(&self, owns: impl Fn(&LaneGuard<'_>) -> bool) {
+        // Relaxed: only the thread that drops the handle is here.
+        if self.has_left.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        // In a child that has not used it, the parent is still attached. If it is closed or
+        // dropped, nobody is.
+        if let Some(lane) = self.enter_to_leave() {
+            detach(self.space(), &self.block, lane.me(), || owns(&lane));
+        }
     }
 
     #[inline]
@@ -332,12 +344,6 @@ impl Attachment {
 
 impl Drop for Attachment {
     fn drop(&mut self) {
-        // In a child that has not used it, the parent is still attached. If it is closed or
-        // dropped, nobody is.
-        if !self.stays.load(Ordering::Relaxed)
-            && let Some(lane) = self.enter_to_leave()
-        {
-            detach(self.space(), &self.block, lane.me());
-        }
+        self.leave(|_| false);
     }
 }

@@ -82,17 +82,12 @@ struct Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        let Some(lane) = self.attachment.enter_to_leave() else {
-            // No lane is free, so elements may still be in flight: they go to the orphans with the
-            // participant.
-            return self.attachment.stay();
-        };
-        self.bring_back(&lane);
-        // Elements that were leaked in flight, or cannot go to the orphans now, go there with the
-        // participant, if it is still attached then.
-        if !in_flight_of(self.attachment.space(), &self.layout, lane.me()).is_empty() {
-            self.attachment.stay();
-        }
+        // Elements that are in flight as numbers, were leaked, or cannot go to the orphans now go
+        // there with the participant, if it is still attached then.
+        self.attachment.leave(|lane| {
+            self.bring_back(lane);
+            !in_flight_of(self.attachment.space(), &self.layout, lane.me()).is_empty()
+        });
     }
 }
 
