@@ -11,6 +11,7 @@ use crate::memory::lane::LaneGuard;
 use crate::memory::roots::{self, Existing, StructureKind};
 use crate::stream::own::Resizing;
 use crate::sync::owner::Owner;
+use crate::sync::patience::Patience;
 use crate::sync::space::Space;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -155,6 +156,15 @@ fn a_stream_that_is_to_grow_never_shrinks() {
     assert!(!grow(2 << 20) && !grow(4 << 20));
     assert_eq!(map.follow().unwrap().position().stream, number);
     assert_eq!(map.follow().unwrap().lag_bytes().unwrap().1, 4 << 20);
+}
+
+/// A call that waits for a lock in a block is in no lane. Meanwhile the structure may be dropped,
+/// and its memory may become anything: here the first bytes of the hold, which name no participant.
+#[test]
+fn memory_that_was_a_lock_is_not_taken_for_one() {
+    let (_folder, hold) = new_hold();
+    let error = Error::new(ErrorKind::TimedOut, "a lock").in_the_way(8);
+    hold.arena().stand_aside(&error, Patience::new(None)).unwrap();
 }
 
 /// A thread that stays inside a log, for example because a signal handler interrupted it, delays

@@ -11,7 +11,8 @@
 //!
 //! It is always safe to read the words of the block that an operation has left. A lock in that
 //! block is only read: while no thread is in an operation on it, the structure may be dropped and
-//! its memory used for something else.
+//! its memory used for something else. Whether a lock is in a block is therefore decided before the
+//! call leaves its lane.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::arena::{Arena, Participant};
@@ -56,13 +57,13 @@ impl Arena {
     }
 
     /// Waits for the lock that `error` names, outside of any operation. For a caller whose
-    /// operation ended because of that lock.
+    /// operation on a block ended because of that lock, which lies in the block.
     ///
     /// # Errors
     /// `TimedOut`; `Closed`, `ReadOnly`, `Reentrant`; those of recovering the dead.
     #[cold]
     pub(crate) fn stand_aside(&self, error: &Error, patience: Patience) -> Result<()> {
-        self.enter()?.leave(patience).wait(error)
+        self.enter()?.leave(patience, true).wait(error)
     }
 }
 
@@ -76,7 +77,10 @@ impl<'a> LaneGuard<'a> {
     pub(crate) fn step_aside(self, error: &Error) -> Result<LaneGuard<'a>> {
         let at = self.own.busy.load(Ordering::Relaxed);
         let patience = self.patience();
-        let outside = self.leave(patience);
+        // In the lane: outside of it the block may be freed, and become something else.
+        let place = error.lock_in_the_way();
+        let in_block = place.is_some_and(|place| lane::is_in_block(self.space(), place));
+        let outside = self.leave(patience, in_block);
         outside.wait(error)?;
         let (arena, participant) = (outside.arena, outside.participant);
         // The call is still inside its operation.
@@ -85,11 +89,11 @@ impl<'a> LaneGuard<'a> {
     }
 
     /// Leaves the lane, but not the operation.
-    fn leave(self, patience: Patience) -> Outside<'a> {
+    fn leave(self, patience: Patience, in_block: bool) -> Outside<'a> {
         let left = ManuallyDrop::new(self);
         // Like every exit from a lane: release, for the thread that enters it next.
         left.own.busy.store(IDLE, Ordering::Release);
-        Outside { arena: left.arena, participant: left.participant, patience }
+        Outside { arena: left.arena, participant: left.participant, patience, in_block }
     }
 }
 
@@ -98,6 +102,8 @@ struct Outside<'a> {
     arena: &'a Arena,
     participant: &'a Participant,
     patience: Patience,
+    /// The lock to wait for lies in a block.
+    in_block: bool,
 }
 
 impl Drop for Outside<'_> {
@@ -111,7 +117,7 @@ impl Outside<'_> {
         let space = &self.arena.space;
         let Some(place) = error.lock_in_the_way() else { return Ok(()) };
         let word = space.half(place);
-        if lane::is_in_block(space, place) {
+        if self.in_block {
             return self.look(word, error);
         }
         let again = Patience::new(Some(AGAIN));
