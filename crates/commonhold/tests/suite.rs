@@ -40,6 +40,7 @@ mod patience;
 mod processes;
 mod punched;
 mod queue;
+mod queue_contention;
 mod queue_faults;
 mod queue_handles;
 mod queue_raw;

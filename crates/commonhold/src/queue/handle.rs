@@ -354,20 +354,19 @@ impl Queue {
     }
 
     /// The same, for an operation that ends if it meets a lock. The caller then waits by
-    /// [`lock_waiter`](Self::lock_waiter).
+    /// [`stand_aside`](Self::stand_aside).
     pub(crate) fn enter_to_try(&self, end: Option<Instant>) -> Result<LaneGuard<'_>> {
         self.shared.attachment.enter_to_try(end)
     }
 
-    /// Returns a function that waits, until `end` at most, for the release of the lock because of
-    /// which an operation ended.
-    pub(crate) fn lock_waiter(&self, end: Option<Instant>) -> impl FnMut(&Error) -> Result<()> {
-        let arena = &self.shared.attachment.arena;
-        let mut begun = None;
-        move |error| {
-            let patience = || Patience::new(arena.lock_timeout()).until(end);
-            arena.stand_aside(error, *begun.get_or_insert_with(patience))
-        }
+    /// How long a call that ends at `end` waits for a lock that it meets now.
+    pub(crate) fn lock_patience(&self, end: Option<Instant>) -> Patience {
+        Patience::new(self.shared.attachment.arena.lock_timeout()).until(end)
+    }
+
+    /// Waits for the release of the lock because of which an operation ended.
+    pub(crate) fn stand_aside(&self, error: &Error, patience: Patience) -> Result<()> {
+        self.shared.attachment.arena.stand_aside(error, patience)
     }
 
     /// Sends elements in flight for `owner` to the orphans. If that is not possible now, because a

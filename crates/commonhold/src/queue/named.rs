@@ -8,6 +8,7 @@ use crate::queue::handle::Queue;
 use crate::queue::moves::{self, PullTarget};
 use crate::sync::event::Look;
 use crate::sync::robust_lock::Peers;
+use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
@@ -267,7 +268,8 @@ impl<'q> NamedQueue<'q> {
     /// perhaps to this queue.
     ///
     /// # Errors
-    /// `TimedOut` if a stopped process keeps the front of the queue locked during the whole wait, or
+    /// `TimedOut` if a stopped process keeps the front of the queue locked during the whole wait,
+    /// or without a break for [`HoldOptions::lock_timeout`](crate::HoldOptions::lock_timeout), or
     /// if the hold stays frozen while a forked child uses the queue for the first time; those of
     /// [`pull`](Self::pull).
     pub fn pull_timeout(&self, timeout: Duration) -> Result<Option<Element<'q>>> {
@@ -359,21 +361,36 @@ impl<'q> NamedQueue<'q> {
         // `None`, for no deadline, if it is beyond the range of the clock.
         let deadline = Instant::now().checked_add(timeout);
         let event = self.queue.layout().event(self.queue.space(), self.number);
+        // Whether a look had the end unlocked, and the patience with the lock that is in the way.
+        let (was_free, patience) = (Cell::new(false), Cell::new(None));
         let mut look = |lane: &LaneGuard<'_>, look| {
             // First the elements. An error of tidying does not end the wait, because the caller did
             // not request it.
             let found = take(lane)?;
+            was_free.set(true);
+            patience.set(None);
             if found.is_some() || look == Look::Data {
                 return Ok(found);
             }
             let _ = self.queue.tidy(lane);
             take(lane)
         };
-        let mut wait_for_lock = self.queue.lock_waiter(deadline);
         loop {
-            match event.wait(deadline, || self.queue.enter_to_try(deadline), &mut look) {
-                Err(error) if error.lock_in_the_way().is_some() => wait_for_lock(&error)?,
+            let error = match event.wait(deadline, || self.queue.enter_to_try(deadline), &mut look)
+            {
+                Err(error) if error.lock_in_the_way().is_some() => error,
                 found => return found,
+            };
+            let begun = patience.get().unwrap_or_else(|| self.queue.lock_patience(deadline));
+            patience.set(Some(begun));
+            let waited = self.queue.stand_aside(&error, begun);
+            let is_over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+            match waited {
+                // Nobody kept the end locked during the whole wait.
+                Err(error) if error.kind() == ErrorKind::TimedOut && is_over && was_free.get() => {
+                    return Ok(None);
+                }
+                waited => waited?,
             }
         }
     }
