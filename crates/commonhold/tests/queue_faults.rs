@@ -340,6 +340,39 @@ mod at_steps {
     }
 
     #[test]
+    fn an_error_of_a_notifier_ends_with_the_next_signal() {
+        let test_dir = TestDir::memory();
+        let path = test_dir.path("it.hold");
+        prepare(&path, 8);
+        let (board, dead) = (Board::new(1), Board::new(1));
+        let busy = Child::run("busy", || {
+            let hold = Hold::open(&path).unwrap();
+            let queue = hold.queues().open("it").unwrap();
+            let free = queue.named("free").unwrap();
+            let mut all = free.pull_many(4).unwrap();
+            let notifier = queue.eventfd("free").unwrap();
+            steps::arm_fault("recover.begin:EMFILE:always").unwrap();
+            board.put(0, 1);
+            until("the other has died", || dead.get(0) == 1);
+            until("the notifier meets the error", || notifier.error().is_some());
+            until("the notifier has signalled", || {
+                free.push(all.pop().unwrap()).unwrap();
+                let is_over = notifier.error().is_none();
+                notifier.clear();
+                all.add(free.pull().unwrap().unwrap()).unwrap();
+                is_over
+            });
+        });
+        until("it waits", || board.get(0) == 1 || busy.is_gone());
+        let mut other = at("queue.unlocked:kill", &path, |queue| {
+            queue.named("a2b").unwrap().pull_many(4).unwrap();
+        });
+        assert_eq!(other.wait(), End::By(Signal::SIGKILL));
+        dead.put(0, 1);
+        busy.finish();
+    }
+
+    #[test]
     fn a_notifier_reports_its_end() {
         let (_test_dir, hold, queue) = make(options(4));
         let notifier = queue.eventfd("a2b").unwrap();

@@ -193,6 +193,9 @@ impl Worker {
             |lane, look| {
                 // First the elements; tidying afterwards may bring more.
                 let found = if self.has_ended() { Some(before) } else { fresh() };
+                if found.is_some() {
+                    self.note(Ok(()));
+                }
                 if found.is_some() || look == Look::Data {
                     return Ok(found);
                 }
