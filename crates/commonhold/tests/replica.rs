@@ -164,6 +164,41 @@ fn a_stream_continues_another_one() {
     assert!(hold.check().unwrap().ok);
 }
 
+/// After a resizing that was killed, a replica begins its stream again. Changes may be missing in
+/// between, so a follower of the stream before must not go on in the new one.
+#[test]
+#[cfg(feature = "steps")]
+fn a_stream_after_a_killed_resizing_is_another_one() {
+    use crate::support::standstill::killed;
+    use commonhold::raw::begin_stream_at;
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
+    let hold = Hold::create(&path).unwrap();
+    let origin = hold.maps().create("origin", MapOptions::general()).unwrap();
+    hold.maps().begin_stream("origin", 64 << 10).unwrap();
+    let mut changes = origin.follow().unwrap();
+    let map = hold.maps().open_replica("it", MapOptions::general()).unwrap();
+    assert!(begin_stream_at(&hold, "it", 64 << 10, changes.position()).unwrap());
+    let mut follower = map.follow().unwrap();
+    let mut replicate = |key: &str| {
+        origin.set(key, "value").unwrap();
+        map.apply_frame(&changes.try_recv().unwrap().unwrap()).unwrap();
+        changes.position()
+    };
+    replicate("before");
+    killed("stream.ended", || {
+        drop(Hold::open(&path).unwrap().maps().begin_stream("it", 1 << 17));
+    });
+    let reached = replicate("in no stream");
+    assert!(begin_stream_at(&hold, "it", 64 << 10, reached).unwrap());
+    refused(follower.try_recv(), ErrorKind::Lapped, "begins again");
+    refused(follower.end(), ErrorKind::Lapped, "begins again");
+    let mut follower = map.follow().unwrap();
+    replicate("behind");
+    assert_eq!(follower.try_recv().unwrap().unwrap().key, b"behind");
+    assert!(hold.check().unwrap().ok);
+}
+
 #[test]
 fn frames_are_applied_and_passed_on() {
     let test_dir = TestDir::memory();

@@ -59,7 +59,8 @@ pub fn map_names(hold: &Hold) -> Result<Vec<String>> {
 }
 
 /// Begins a map's stream at a position of another map's stream, with the number of that stream.
-/// False if the map has a stream already.
+/// False if the map has a stream already. If a resizing of the map's stream was killed, the stream
+/// begins with a number of its own, so that followers of the stream before notice that.
 ///
 /// # Errors
 /// Those of [`begin_stream`](crate::hold::Maps::begin_stream).

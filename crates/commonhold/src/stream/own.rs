@@ -94,11 +94,11 @@ pub(crate) fn claim<'l, 'a>(lane: &'l LaneGuard<'a>, bytes: u64) -> Result<Claim
     Ok(claimed)
 }
 
-/// Begins the map's stream in this memory, with a number of its own or at a position of another
-/// map's stream, whose changes it continues. Of the numbers, which [`draw_numbers`] has drawn, an
-/// old stream that ends gets the first one. Nothing fails. The caller holds the freeze lock and the
-/// names lock, so nobody writes to the map and nobody drops it. If the map has a stream already, it
-/// ends, or this returns false: `resizing` decides.
+/// Begins the map's stream in this memory, with a number of its own or, if it is the map's first
+/// one, at a position of another map's stream, whose changes it continues. Of the numbers, which
+/// [`draw_numbers`] has drawn, an old stream that ends gets the first one. Nothing fails. The
+/// caller holds the freeze lock and the names lock, so nobody writes to the map and nobody drops
+/// it. If the map has a stream already, it ends, or this returns false: `resizing` decides.
 pub(crate) fn begin(
     stream: Stream<'_>,
     ring: Claimed<'_, '_>,
@@ -117,8 +117,12 @@ pub(crate) fn begin(
         end(ring.lane, link);
         step!("stream.ended");
     }
-    // A position of another machine may be anything.
-    let at = at.filter(|at| at.offset.is_multiple_of(8) && at.offset < FARTHEST);
+    // A position of another machine may be anything. If the map had a stream, whose resizing was
+    // killed, a follower of that one must not take this one for it, because the changes in between
+    // are in neither.
+    let is_first = link.ring_bytes.load(Ordering::Relaxed) == 0;
+    let is_sound = |at: &StreamPosition| at.offset.is_multiple_of(8) && at.offset < FARTHEST;
+    let at = at.filter(|at| is_first && is_sound(at));
     match at {
         Some(at) => link.number.store(at.stream, Ordering::Relaxed),
         None => renumber(link, numbers[1]),
