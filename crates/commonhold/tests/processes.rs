@@ -10,13 +10,15 @@ use crate::support::history::{Ask, Call, Notes, explains, must_be_explained};
 use crate::support::process::outlive_parent;
 use crate::support::process::{Board, Child, End, until};
 use crate::support::shape::Shape;
+use crate::support::standstill::{go_on, stopped};
 use crate::support::test_dir::TestDir;
 use crate::support::{Dice, long};
 use commonhold::map::MapOptions;
-use commonhold::{ErrorKind, Hold};
+use commonhold::{ErrorKind, Hold, steps};
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::signal::Signal;
 use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -347,6 +349,30 @@ fn a_hold_stays_while_anybody_uses_it() {
     }
     drop((map, hold));
     until("the hold is deleted", || !path.exists());
+}
+
+/// Creates a hold without success: its reaper cannot be started.
+fn create_without_reaper(path: &Path) {
+    steps::arm_fault("reaper.clone:EAGAIN:once").unwrap();
+    Hold::options().delete_on_last_exit(true).create(path).expect_err("no reaper");
+}
+
+/// A failed creation once deleted the file although another process had begun to use it.
+#[test]
+fn a_hold_without_a_reaper_is_deleted_only_if_nobody_uses_it() {
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
+    let creator = stopped("draft.committed", || create_without_reaper(&path));
+    let hold = Hold::open(&path).unwrap();
+    hold.maps().open_or_create("it", MapOptions::general()).unwrap().set("a", "b").unwrap();
+    let inode = path.metadata().unwrap().ino();
+    go_on(creator);
+    assert_eq!(path.metadata().map(|found| found.ino()).ok(), Some(inode), "deleted in use");
+    drop(hold);
+    assert_eq!(Hold::open(&path).unwrap().maps().list().unwrap().len(), 1);
+    std::fs::remove_file(&path).unwrap();
+    Child::run("creator", || create_without_reaper(&path)).finish();
+    assert!(!path.exists(), "a failed creation left its file");
 }
 
 /// The lock that every user of a hold shares, and that a reaper has alone as it looks and deletes (docs/reference/format.md).

@@ -2,7 +2,6 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::clean;
-use crate::hold::files;
 use crate::hold::handle::Hold;
 use crate::hold::open_byte;
 use crate::hold::options::HoldOptions;
@@ -147,11 +146,22 @@ pub(crate) fn create(name: &Path, options: &HoldOptions) -> Result<Hold> {
     if options.delete_on_last_exit
         && let Err(error) = spawn_reaper(&hold, &path)
     {
-        drop(hold);
-        let _ = files::remove(&path, true);
+        remove_unused(&hold, &path);
         return Err(failed(error));
     }
     Ok(hold)
+}
+
+/// Closes a hold and deletes its file, unless another process uses it: that process keeps it.
+fn remove_unused(hold: &Hold, path: &Path) {
+    hold.arena().close();
+    let file = hold.space().file();
+    // Held until the name is gone. The file was opened with the hold: it is no other hold's.
+    let Ok(Some(_alone)) = open_byte::alone(file) else { return };
+    if open_byte::leads_to(path, file) {
+        // The creation fails in any case, with the first error.
+        let _ = fault!("delete.remove").and_then(|()| std::fs::remove_file(path));
+    }
 }
 
 fn spawn_reaper(hold: &Hold, path: &Path) -> std::io::Result<()> {

@@ -1,10 +1,10 @@
 //! The processes that have the hold open: one byte beyond the data, locked by every user.
 //!
 //! Invariant: **a process that removes a hold's name holds the lock on its open byte**, either
-//! exclusively (the reaper, see [`os::reaper`](crate::os::reaper), and salvage), or shared together
-//! with an exclusive lock on the byte of the name. So a name that was seen to lead to the file
-//! leads there until it is removed. Otherwise another hold could get the name in between, and lose
-//! it.
+//! exclusively (the reaper, see [`os::reaper`](crate::os::reaper), salvage, and a creation whose
+//! reaper cannot be started), or shared together with an exclusive lock on the byte of the name. So
+//! a name that was seen to lead to the file leads there until it is removed. Otherwise another hold
+//! could get the name in between, and lose it.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::os::byte_lock::{self, HeldBytes, LockKind, NAME_BYTE, OPEN_BYTE};
