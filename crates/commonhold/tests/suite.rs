@@ -46,6 +46,7 @@ mod queue_handles;
 mod queue_raw;
 mod replica;
 mod replica_acks;
+mod restore;
 mod rights;
 mod room;
 mod smoke;

@@ -38,22 +38,26 @@ pub(crate) fn sync_name(placed: &Placed, target: &Path) -> Result<()> {
     })
 }
 
-/// Closing does not report what it could not write. The file itself shows whether it is complete.
+/// Closing does not report what it could not write. The file itself shows whether it is complete:
+/// the mark is set after everything else was synced. Closing then syncs the mark's page, which may
+/// fail as well. The system then shows the mark, but does not write the page again. So the mark is
+/// stored once more, which makes the page dirty, and synced here.
 fn ensure_clean(draft: &Draft, target: &Path) -> Result<()> {
-    let synced = fault!("draft.hold-sync").and_then(|()| draft.file().sync_all());
-    synced.map_err(|e| failed(target, "cannot be written to the disk", &e))?;
+    let file = draft.file();
     let mut clean = [0; 4];
-    let read = fault!("draft.hold-read")
-        .and_then(|()| draft.file().read_exact_at(&mut clean, CLEAN_OFFSET));
+    let read =
+        fault!("draft.hold-read").and_then(|()| file.read_exact_at(&mut clean, CLEAN_OFFSET));
     read.map_err(|e| failed(target, "cannot be read back", &e))?;
-    if u32::from_le_bytes(clean) == CLEAN {
-        return Ok(());
+    if u32::from_le_bytes(clean) != CLEAN {
+        let text = format!(
+            "{}: the disk reported an error on writing; see the system's log, and use another disk",
+            target.display()
+        );
+        return Err(Error::new(ErrorKind::Io, text));
     }
-    let text = format!(
-        "{}: the disk reported an error on writing; see the system's log, and use another disk",
-        target.display()
-    );
-    Err(Error::new(ErrorKind::Io, text))
+    let written = fault!("draft.hold-write").and_then(|()| file.write_all_at(&clean, CLEAN_OFFSET));
+    let synced = written.and_then(|()| fault!("draft.hold-sync")).and_then(|()| file.sync_all());
+    synced.map_err(|e| failed(target, "cannot be written to the disk", &e))
 }
 
 pub(crate) fn failed(target: &Path, doing: &str, error: &std::io::Error) -> Error {

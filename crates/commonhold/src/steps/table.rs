@@ -109,8 +109,9 @@ pub const FAULTS: &[(&str, &[&str])] = &[
     ("draft.open-directory", OPENING),
     ("draft.sync-directory", &["EIO", "ENOSPC", "EDQUOT", "EINVAL", "EROFS", "EINTR"]),
     // Holds that are built without a name.
-    ("draft.hold-sync", &["EIO", "ENOSPC", "EDQUOT"]),
     ("draft.hold-read", &["EIO", "EINTR"]),
+    ("draft.hold-write", &["EIO", "ENOSPC", "EDQUOT"]),
+    ("draft.hold-sync", &["EIO", "ENOSPC", "EDQUOT"]),
     ("salvage.copy", ROOM),
     ("salvage.read", &["EIO"]),
     ("salvage.read-page", &["EIO"]),
