@@ -397,3 +397,32 @@ fn a_forked_child_does_not_wait_for_the_end_of_a_freeze() {
     assert_eq!(log.stat().unwrap().refused, 2, "the child's lines are counted");
     sound(&hold);
 }
+
+/// The table of participants grows for children too. A first extent has 60 places.
+#[test]
+fn more_children_take_part_than_the_table_has_places_at_first() {
+    const CHILDREN: u64 = 70;
+    let test_dir = TestDir::memory();
+    let board = Board::new(2);
+    Child::run("server", || {
+        let (hold, map) = open(&test_dir, Shape::General);
+        let mut workers = Vec::new();
+        for number in 1..=CHILDREN {
+            let (map, board) = (&map, &board);
+            let worker = Child::run(format!("worker {number}"), move || {
+                map.set(number.to_le_bytes(), "here").unwrap();
+                board.count(0, 1);
+                until("all are there", || board.get(1) == 1);
+            });
+            until("it is there", || board.get(0) == number || worker.is_gone());
+            workers.push(worker);
+        }
+        let there = hold.participants().unwrap().len() as u64;
+        board.put(1, 1);
+        workers.into_iter().for_each(Child::finish);
+        assert_eq!(there, CHILDREN + 1);
+        assert_eq!(map.len().unwrap(), CHILDREN);
+        sound(&hold);
+    })
+    .finish();
+}

@@ -13,6 +13,7 @@ use crate::map::layout::root;
 use crate::memory::arena::{Arena, Hooks};
 use crate::memory::classes::EXTENT;
 use crate::memory::extents::{self, Kind, State, growth, header};
+use crate::memory::lane::LaneGuard;
 use crate::os::byte_lock::HeldBytes;
 use crate::os::clock;
 use crate::os::draft::Draft;
@@ -44,6 +45,7 @@ const HUGE: u64 = 2 << 20;
 const HOOKS: Hooks = Hooks {
     recover: recover::recover,
     opened,
+    extend_table,
     finish_drops: dropping::finish_all,
     closed: clean::closed,
 };
@@ -274,7 +276,7 @@ fn open_locked(
         // From now on the registration keeps the open byte, and so does that of a forked child.
         arena.open_lock.lock().unwrap_or_else(|e| e.into_inner()).take();
         arena.sweep()?;
-        extend_table(&arena)?;
+        extend_table(&arena.enter()?.impatient());
         arena.enter()?.trim_if_due();
     }
     Ok(Hold::new(arena))
@@ -442,17 +444,17 @@ fn is_idle(space: &Space) -> bool {
     })
 }
 
-/// Adds an extent to the table of participants when it is nearly full.
-fn extend_table(arena: &Arena) -> Result<()> {
-    let space = &arena.space;
+/// Adds an extent to the table of participants when it is nearly full. `lane` does not wait: a
+/// process that grows the hold may be stopped, and neither opening the hold nor the first operation
+/// of a forked child waits for it.
+fn extend_table(lane: &LaneGuard<'_>) {
+    let space = lane.space();
     let unused = participant::slots(space).filter(|(n, slot)| slot.user(*n).is_none()).count();
     let links = &table(space).extents;
     let next = links.iter().position(|link| link.load(Ordering::Acquire) == 0);
-    let Some(next) = next.filter(|next| unused < 8 && *next < TABLE_EXTENTS) else { return Ok(()) };
-    // A process that grows the hold may be stopped: opening the hold does not wait for it.
-    let lane = arena.enter()?.impatient();
+    let Some(next) = next.filter(|next| unused < 8 && *next < TABLE_EXTENTS) else { return };
     // Full: the table stays as it is, and a claim reports when it is exhausted.
-    let Ok(extent) = extents::claim(space, &lane, lane.lane()) else { return Ok(()) };
+    let Ok(extent) = extents::claim(space, lane, lane.lane()) else { return };
     // Changed to a table before it is linked: a kill in between leaves 64 KiB unused. In the other
     // order they would be freed.
     header(space, extent).set(State::idle(Kind::Table));
@@ -465,7 +467,6 @@ fn extend_table(arena: &Arena) -> Result<()> {
         extents::free(space, extent);
     }
     step!("table.linked");
-    Ok(())
 }
 
 /// A hold in which nothing is trusted.

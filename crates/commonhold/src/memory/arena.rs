@@ -118,6 +118,9 @@ pub(crate) struct Hooks {
     pub(crate) recover: fn(&Arena, Owner, Level, Patience) -> Result<()>,
     /// Runs after a slot was claimed: the hold is no longer clean.
     pub(crate) opened: fn(&Arena) -> Result<()>,
+    /// Adds slots to the table of participants when it is nearly full. Runs in an operation of each
+    /// new participant.
+    pub(crate) extend_table: fn(&LaneGuard<'_>),
     /// Frees what is left of maps that have ended, where that does not wait for anybody. Returns
     /// the number of maps whose memory is free now.
     pub(crate) finish_drops: fn(&LaneGuard<'_>) -> usize,
@@ -337,13 +340,17 @@ impl Arena {
             let unused = unsafe { Box::from_raw(fresh) };
             unused.registration.end(&self.space);
         }
-        match self.participant() {
-            Some(participant) => lane::enter(self, participant, at),
-            None => {
-                lane::end_operation();
-                Err(self.closed_error())
-            }
+        let Some(participant) = self.participant() else {
+            lane::end_operation();
+            return Err(self.closed_error());
+        };
+        // In an operation of its own, which does not wait.
+        let lane = lane::enter(self, participant, lane::ANYTHING)?.impatient();
+        if let Some(hooks) = self.hooks.get() {
+            (hooks.extend_table)(&lane);
         }
+        drop(lane);
+        self.enter_at(at)
     }
 
     /// Recovers what a dead participant left at `level`, unless it is alive or somebody else
