@@ -1,4 +1,4 @@
-//! Restoring a backup on a disk that refuses a page.
+//! Restoring a backup while its name changes hands, and on a disk that refuses a page.
 
 use crate::support::process::Child;
 use crate::support::test_dir::TestDir;
@@ -18,6 +18,31 @@ fn backup(test_dir: &TestDir, backup: &Path, pairs: u32, value: &str) {
     hold.backup(backup).unwrap();
     drop((map, hold));
     std::fs::remove_file(&path).unwrap();
+}
+
+/// The backup is read twice. It was once opened twice too, and the second file could be another one.
+#[test]
+fn a_backup_that_loses_its_name_meanwhile_is_restored_as_a_whole() {
+    for (old_pairs, new_pairs) in [(2_000, 10), (10, 2_000)] {
+        let test_dir = TestDir::memory();
+        let [old, new, target] = ["old", "new", "it.hold"].map(|name| test_dir.path(name));
+        backup(&test_dir, &old, old_pairs, "old");
+        backup(&test_dir, &new, new_pairs, "new");
+        Child::run("restores", || {
+            let (from, to) = (new.clone(), old.clone());
+            steps::observe(move |name| {
+                if name == "slot.claimed" && from.exists() {
+                    std::fs::rename(&from, &to).unwrap();
+                }
+            });
+            commonhold::hold::restore(&old, &target).unwrap();
+        })
+        .finish();
+        assert!(!new.exists(), "the backup has kept its name");
+        let map = Hold::open(&target).unwrap().maps().open("it").unwrap();
+        assert_eq!(map.len().unwrap(), u64::from(old_pairs));
+        assert!(map.iter().all(|pair| pair.unwrap().1 == b"old"), "pairs of the other backup");
+    }
 }
 
 /// The sync of the page with the mark may fail. The system then shows the mark, and no later sync

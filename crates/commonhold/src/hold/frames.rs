@@ -136,7 +136,7 @@ impl<R: Read> Reader<R> {
             let text = format!("{name}: not a backup made by 'hold backup'; choose another file");
             return Err(Error::new(ErrorKind::NotAHold, text));
         }
-        Ok(Reader { from, left: len - HEADER.len() as u64, name })
+        Ok(Reader { from, left: len.saturating_sub(HEADER.len() as u64), name })
     }
 
     /// The next frame.

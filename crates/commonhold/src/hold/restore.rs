@@ -1,7 +1,8 @@
 //! Makes a hold from a backup.
 //!
 //! The frames are read twice: first to learn which images are replaced by later ones, then to set
-//! the pairs that remain. The hold is built without a name and gets its name when it is whole.
+//! the pairs that remain. The file is opened once, because its name may lead to another backup
+//! meanwhile. The hold is built without a name and gets its name when it is whole.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::draft_hold;
@@ -16,7 +17,7 @@ use crate::os::clock;
 use crate::os::location;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{BufReader, Seek};
 use std::path::Path;
 use std::time::Duration;
 
@@ -50,12 +51,13 @@ struct Plan {
 pub fn restore(backup: impl AsRef<Path>, name: impl AsRef<Path>) -> Result<RestoreReport> {
     let (backup, name) = (backup.as_ref(), name.as_ref());
     let target = location::resolve(name, None)?;
-    let plan = plan(backup)?;
+    let file = File::open(backup).map_err(|e| Error::os(backup.display(), &e))?;
+    let plan = plan(read(&file, backup)?)?;
     if target.symlink_metadata().is_ok() {
         return Err(exists(&target));
     }
     let (draft, report) =
-        draft_hold::build(&target, &plan.options, |hold| fill(hold, backup, &plan))?;
+        draft_hold::build(&target, &plan.options, |hold| fill(hold, read(&file, backup)?, &plan))?;
     let placed = draft.commit().map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => exists(&target),
         _ => draft_hold::failed(&target, "cannot be named", &error),
@@ -70,15 +72,18 @@ fn exists(target: &Path) -> Error {
     Error::new(ErrorKind::Exists, text)
 }
 
-fn open(backup: &Path) -> Result<Reader<BufReader<File>>> {
+type BackupReader<'a> = Reader<BufReader<&'a File>>;
+
+/// Reads the file at the path `backup` from its beginning.
+fn read<'a>(mut file: &'a File, backup: &Path) -> Result<BackupReader<'a>> {
     let failed = |e: std::io::Error| Error::os(backup.display(), &e);
-    let file = File::open(backup).map_err(failed)?;
+    file.rewind().map_err(failed)?;
     let len = file.metadata().map_err(failed)?.len();
     Reader::new(BufReader::with_capacity(1 << 20, file), len, backup.display().to_string())
 }
 
-fn plan(backup: &Path) -> Result<Plan> {
-    let (mut reader, mut plan, mut frames) = (open(backup)?, Plan::default(), 0);
+fn plan(mut reader: BackupReader<'_>) -> Result<Plan> {
+    let (mut plan, mut frames) = (Plan::default(), 0);
     let mut maps = HashSet::new();
     loop {
         match reader.next()? {
@@ -149,11 +154,10 @@ impl Plan {
     }
 }
 
-fn fill(hold: &Hold, backup: &Path, plan: &Plan) -> Result<RestoreReport> {
+fn fill(hold: &Hold, mut reader: BackupReader<'_>, plan: &Plan) -> Result<RestoreReport> {
     let survivors = plan.survivors();
     // A clock that is behind that of the backup must not let pairs live longer than they had left.
     let now_ms = clock::realtime_ms().max(plan.made_ms);
-    let mut reader = open(backup)?;
     let mut maps: HashMap<u32, Map> = HashMap::new();
     let (mut pairs_set, mut at) = (0, 0);
     loop {
@@ -164,8 +168,10 @@ fn fill(hold: &Hold, backup: &Path, plan: &Plan) -> Result<RestoreReport> {
                 }
             }
             Frame::Segment { number, pairs, .. } => {
+                // There are more of them than before if a process has written to the file.
+                let alive = survivors.get(at).ok_or_else(|| reader.damaged())?;
                 if let Some(map) = maps.get(&number) {
-                    let set = set_pairs(map, &pairs, &survivors[at], now_ms)?;
+                    let set = set_pairs(map, &pairs, alive, now_ms)?;
                     pairs_set += if is_own(map.name()) { 0 } else { set };
                 }
                 at += 1;
