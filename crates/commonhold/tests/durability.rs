@@ -524,11 +524,16 @@ fn a_rebuilt_hold_keeps_size_limit_and_mode() {
     let hold = Hold::options().max_bytes(100 << 20).mode(0o640).create(&path).unwrap();
     hold.maps().open_or_create("it", MapOptions::general()).unwrap().set("a", "b").unwrap();
     hold.backup(test_dir.path("backup")).unwrap();
+    // Its owner must be able to open the copy, whatever became of the hold's mode.
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o440)).unwrap();
+    hold.backup(test_dir.path("read-only")).unwrap();
     hold.close().unwrap();
-    commonhold::hold::restore(test_dir.path("backup"), test_dir.path("restored.hold")).unwrap();
+    for (backup, restored) in [("backup", "restored.hold"), ("read-only", "writable.hold")] {
+        commonhold::hold::restore(test_dir.path(backup), test_dir.path(restored)).unwrap();
+    }
     reboot(&path);
     commonhold::hold::salvage(&path).unwrap();
-    for name in ["restored.hold", "it.hold"] {
+    for name in ["restored.hold", "writable.hold", "it.hold"] {
         let hold = Hold::open(test_dir.path(name)).unwrap();
         assert_eq!(hold.stat().unwrap().max_bytes, 100 << 20, "{name}");
         let mode = std::fs::metadata(test_dir.path(name)).unwrap().permissions().mode();

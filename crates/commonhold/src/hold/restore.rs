@@ -88,7 +88,8 @@ fn plan(mut reader: BackupReader<'_>) -> Result<Plan> {
     loop {
         match reader.next()? {
             Frame::Hold { max_bytes, mode, made_ms } if frames == 0 => {
-                plan.options = Hold::options().max_bytes(max_bytes).mode(mode);
+                // The owner must be able to open the restored hold.
+                plan.options = Hold::options().max_bytes(max_bytes).mode(mode | 0o600);
                 plan.made_ms = made_ms;
             }
             Frame::Map { number, .. } => {
