@@ -327,3 +327,91 @@ fn a_descriptor_closed_behind_its_back_is_opened_again() {
     board.put(DEAD, 1);
     survivor.finish();
 }
+
+/// One failed look at a descriptor does not prove that it is another file's.
+#[test]
+fn a_worker_takes_part_after_one_failed_look_at_its_descriptors() {
+    if is_somebody("a_worker_takes_part_after_one_failed_look_at_its_descriptors") {
+        return;
+    }
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
+    let board: &'static Board = Box::leak(Box::new(Board::new(ALL)));
+    Child::run("server", || {
+        let (hold, map) = scenario::open(&path, SHAPE);
+        set(&map, KEY, 1);
+        // Until a worker has looked less often than that.
+        for number in 1.. {
+            board.put(THERE, 0);
+            Child::run(format!("worker with failure {number}"), || {
+                become_nobody(&path);
+                steps::observe_faults(|name| {
+                    board.count(THERE, u64::from(name == "os.fstat"));
+                });
+                steps::arm_fault(&format!("os.fstat:ENOMEM:once:{number}")).unwrap();
+                let before = open_descriptors();
+                let _ = map.set(SHAPE.key(KEY), SHAPE.value(KEY, 2));
+                set(&map, KEY, 3);
+                assert!(open_descriptors() <= before, "a descriptor was opened and not closed");
+            })
+            .finish();
+            has(&map, KEY, 3);
+            sound(&hold);
+            if board.get(THERE) < number {
+                break;
+            }
+        }
+    })
+    .finish();
+}
+
+fn open_descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// Neither a worker nor its own worker keeps the other one's description open: each is seen to be dead.
+#[test]
+fn a_failed_look_after_a_fork_keeps_nobody_alive() {
+    if is_somebody("a_failed_look_after_a_fork_keeps_nobody_alive") {
+        return;
+    }
+    // The first two looks prepare the description. The third one is of the one to close, in both.
+    const LOOK: &str = "os.fstat:ENOMEM:once:3";
+    for first_dies in [true, false] {
+        let test_dir = TestDir::memory();
+        let (path, board) = (test_dir.path("it.hold"), Board::new(ALL));
+        Child::run("server", || {
+            let (hold, map) = scenario::open(&path, SHAPE);
+            let mut worker = Child::run("worker", || {
+                steps::arm_fault(LOOK).unwrap();
+                let mut second = Child::run("the worker's worker", || {
+                    crate::support::process::outlive_parent();
+                    steps::arm_fault("").unwrap();
+                    become_nobody(&path);
+                    set(&map, KEY, 1);
+                    board.put(THERE, 1);
+                    until("the server has looked", || board.get(DEAD) == 1);
+                });
+                steps::arm_fault("").unwrap();
+                until("the other one is there", || board.get(THERE) == 1 || second.is_gone());
+                become_nobody(&path);
+                set(&map, KEY + 1, 1);
+                if first_dies {
+                    nix::sys::signal::raise(Signal::SIGKILL).unwrap();
+                }
+                second.signal(Signal::SIGKILL);
+                second.wait();
+                board.put(THERE, 2);
+                until("the server has looked", || board.get(DEAD) == 1);
+            });
+            match first_dies {
+                true => assert_eq!(worker.wait(), End::By(Signal::SIGKILL)),
+                false => until("one is dead", || board.get(THERE) == 2 || worker.is_gone()),
+            }
+            assert_eq!(hold.sweep().unwrap(), 1, "one is dead; the first: {first_dies}");
+            board.put(DEAD, 1);
+            worker.wait();
+        })
+        .finish();
+    }
+}

@@ -96,6 +96,7 @@ pub(crate) fn in_use(file: &HoldFile) -> io::Result<bool> {
 /// Locks through a new description, or through the reserved one when none can be opened. Returns
 /// the page that keeps the description. Allocates no memory.
 fn lock_and_keep(file: &HoldFile, bytes: &[(u64, LockKind)]) -> io::Result<Option<NonNull<u8>>> {
+    file.close_left();
     let (description, is_fresh) = match file.open_description() {
         Ok(fresh) => (fresh, true),
         Err(error) => (file.take_kept().ok_or(error)?, false),

@@ -82,6 +82,15 @@ pub(super) fn status(fd: RawFd) -> io::Result<libc::stat> {
     Ok(unsafe { status.assume_init() })
 }
 
+/// Device and inode of the file that a descriptor refers to; `None` if it refers to none.
+pub(super) fn identity(fd: RawFd) -> io::Result<Option<(u64, u64)>> {
+    match status(fd) {
+        Ok(status) => Ok(Some((status.st_dev, status.st_ino))),
+        Err(error) if error.raw_os_error() == Some(libc::EBADF) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// A path as system calls expect it. Fails if it contains a NUL byte.
 pub(super) fn c_path(path: &Path) -> io::Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(|_| {
@@ -162,6 +171,12 @@ impl HoldFile {
         recovery_descriptors::take(self.kept()?)
     }
 
+    /// Closes what is left of other processes' descriptions. Within
+    /// [`super::fork::without_fork`].
+    pub(super) fn close_left(&self) {
+        self.kept().into_iter().for_each(recovery_descriptors::close_left);
+    }
+
     /// Keeps the description again, because no lock is on it. Within [`super::fork::without_fork`].
     pub(super) fn put_back(&self, description: OwnedFd) {
         if let Some(number) = self.kept() {
@@ -173,7 +188,7 @@ impl HoldFile {
     pub(crate) fn fd(&self) -> io::Result<Descriptor<'_>> {
         // Relaxed: the number guards no memory, and it is verified by the kernel right here.
         let fd = self.fd.load(Ordering::Relaxed);
-        if self.is_ours(fd) {
+        if self.refers_to_this(fd)? {
             return Ok(Descriptor(fd, PhantomData));
         }
         let fresh = self.open_by_path().map_err(|error| self.explain(error))?;
@@ -398,8 +413,7 @@ impl HoldFile {
     }
 
     fn refers_to_this(&self, fd: RawFd) -> io::Result<bool> {
-        let status = status(fd)?;
-        Ok((status.st_dev, status.st_ino) == (self.dev, self.ino))
+        Ok(identity(fd)? == Some((self.dev, self.ino)))
     }
 
     /// Opens the file by its path; `ESTALE` if the path leads to another file.

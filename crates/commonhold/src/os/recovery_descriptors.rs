@@ -12,6 +12,9 @@
 //! A fresh description is always preferred, since a child of a bare `clone`, which runs no
 //! handlers, has copies of the reserved ones.
 //!
+//! A look at a descriptor may fail. Then it is unknown whether the descriptor is ours, so it is
+//! neither used nor closed, but looked at again later.
+//!
 //! Invariant: entries change only under the fork lock of [`super::fork`], and nothing here
 //! allocates memory.
 //!
@@ -20,9 +23,9 @@
 //! their file still.
 #![allow(unsafe_code)]
 
-use super::file::{self, status};
+use super::file::{self, identity};
 use std::ffi::CStr;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
@@ -42,6 +45,8 @@ struct Entry {
     kept: AtomicI32,
     /// The next child's description, from just before a fork until just after it.
     next: AtomicI32,
+    /// To be closed, at the next look that succeeds.
+    left: AtomicI32,
 }
 
 static ENTRIES: [Entry; MOST] = [const {
@@ -52,13 +57,19 @@ static ENTRIES: [Entry; MOST] = [const {
         known: AtomicI32::new(NONE),
         kept: AtomicI32::new(NONE),
         next: AtomicI32::new(NONE),
+        left: AtomicI32::new(NONE),
     }
 }; MOST];
 
 impl Entry {
     fn is_of(&self, fd: RawFd) -> bool {
+        self.look(fd).unwrap_or(false)
+    }
+
+    /// Whether the descriptor is of the file.
+    fn look(&self, fd: RawFd) -> io::Result<bool> {
         let file = (self.dev.load(Ordering::Relaxed), self.ino.load(Ordering::Relaxed));
-        fd != NONE && status(fd).is_ok_and(|now| (now.st_dev, now.st_ino) == file)
+        Ok(fd != NONE && identity(fd)? == Some(file))
     }
 
     /// A new description of the file; `NONE` if none can be opened.
@@ -77,9 +88,22 @@ impl Entry {
 
     /// Empties a place and closes its descriptor, if that is still of the file.
     fn close(&self, place: &AtomicI32) {
+        self.close_left();
         let fd = place.swap(NONE, Ordering::Relaxed);
-        if self.is_of(fd) {
-            close(fd);
+        match self.look(fd) {
+            Ok(true) => close(fd),
+            Ok(false) => {}
+            Err(_) => self.left.store(fd, Ordering::Relaxed),
+        }
+    }
+
+    fn close_left(&self) {
+        let fd = self.left.load(Ordering::Relaxed);
+        if let Ok(is_ours) = self.look(fd) {
+            self.left.store(NONE, Ordering::Relaxed);
+            if is_ours {
+                close(fd);
+            }
         }
     }
 }
@@ -124,12 +148,21 @@ pub(super) fn leave(number: usize) {
     entry.known.store(NONE, Ordering::Relaxed);
 }
 
-/// Takes the reserved description, for a lock.
+/// Takes the reserved description, for a lock. It stays in its place unless it is of the file.
 pub(super) fn take(number: usize) -> Option<OwnedFd> {
     let entry = &ENTRIES[number];
-    let fd = entry.kept.swap(NONE, Ordering::Relaxed);
-    // SAFETY: opened here, verified to be of the file still, and no longer in its place.
-    entry.is_of(fd).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
+    let fd = entry.kept.load(Ordering::Relaxed);
+    entry.is_of(fd).then(|| {
+        entry.kept.store(NONE, Ordering::Relaxed);
+        // SAFETY: opened here, verified to be of the file still, and no longer in its place.
+        unsafe { OwnedFd::from_raw_fd(fd) }
+    })
+}
+
+/// Closes a descriptor that could not be closed before. Otherwise a lock that is put on its
+/// description later, in the process that owns it, would outlive that process.
+pub(super) fn close_left(number: usize) {
+    ENTRIES[number].close_left();
 }
 
 /// Puts back a description that has no lock on it.
