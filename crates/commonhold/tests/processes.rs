@@ -424,6 +424,47 @@ fn a_forked_child_waits_for_the_process_that_has_the_hold_alone() {
     assert_eq!(board.get(ENDED), 1, "the child could not write");
 }
 
+/// A child that was kept from every slot, and then found that nobody has the hold alone any more, once
+/// heard that all slots were taken.
+#[test]
+fn a_forked_child_tries_again_when_nobody_has_the_hold_alone_any_more() {
+    const FORKED: usize = 0;
+    const GO: usize = 1;
+    const ASKS: usize = 2;
+    const ENDED: usize = 3;
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
+    let board: &'static Board = Box::leak(Box::new(Board::new(4)));
+    Child::run("parent", || {
+        let hold = Hold::create(&path).unwrap();
+        let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
+        let child = Child::run("child", || {
+            outlive_parent();
+            board.put(FORKED, 1);
+            until("it may go on", || board.get(GO) == 1);
+            // No slot is used, so the first question is whether somebody has the hold alone.
+            steps::observe_faults(|name| {
+                if name == "os.lock-question" && board.get(ASKS) == 0 {
+                    board.put(ASKS, 1);
+                    until("nobody has it alone", || board.get(GO) == 2);
+                }
+            });
+            board.put(ENDED, if map.set("a", "b").is_ok() { 1 } else { 2 });
+        });
+        until("the child can do without its parent", || board.get(FORKED) == 1);
+        std::mem::forget(child);
+        hold.close().unwrap();
+    })
+    .finish();
+    let alone = lock_alone(&path);
+    board.put(GO, 1);
+    until("it asks", || board.get(ASKS) == 1 || board.get(ENDED) != 0);
+    drop(alone);
+    board.put(GO, 2);
+    until("it has ended", || board.get(ENDED) != 0);
+    assert_eq!(board.get(ENDED), 1, "the child could not write");
+}
+
 #[test]
 fn a_new_hold_is_safe_from_whoever_deletes_the_one_before_it() {
     for force in [false, true] {

@@ -261,18 +261,20 @@ pub(crate) fn claim(
     barrier::register();
     let path = space.file().path().display();
     let fork = ForkMark::new().map_err(|e| Error::os(format!("{path}: detecting forks"), &e))?;
+    // A process that has the hold alone (salvage) keeps every slot from all others. Perhaps it was
+    // there during the first attempts, and has ended before the question.
+    let mut was_alone = true;
     for attempt in 0.. {
-        match claim_once(space, recover)? {
-            Some((owner, bytes)) => {
-                return Ok(Registration { owner, bytes: Mutex::new(Some(bytes)), fork });
-            }
-            // A process that has the hold alone (salvage) keeps every slot from all others.
-            None if !is_alone(space)? => return Err(no_slot(space)),
-            None if attempt <= ALONE_ATTEMPTS => {}
-            None => match patience.shorten(ALONE_PAUSE) {
-                Some(pause) => std::thread::sleep(pause),
-                None => break,
-            },
+        if let Some((owner, bytes)) = claim_once(space, recover)? {
+            return Ok(Registration { owner, bytes: Mutex::new(Some(bytes)), fork });
+        }
+        let before = std::mem::replace(&mut was_alone, is_alone(space)?);
+        if !before && !was_alone {
+            return Err(no_slot(space));
+        }
+        if attempt > ALONE_ATTEMPTS {
+            let Some(pause) = patience.shorten(ALONE_PAUSE) else { break };
+            std::thread::sleep(pause);
         }
     }
     let text = format!(
