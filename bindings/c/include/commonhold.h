@@ -259,7 +259,8 @@ typedef struct ch_hold_options {
     const char *directory;        /* where bare names live; NULL: $COMMONHOLD_DIR, else /dev/shm */
     uint32_t mode;                /* creation: permission bits, with 0600 among them; 0: 0600 */
     uint32_t read_only;           /* 1: takes no slot among the participants, writes nothing */
-    /* creation: 1: delete the file when its last user ends, even by a crash */
+    /* creation: 1: delete the file when its last user ends, even by a crash; a forked child counts
+     * as a user (docs/operations/environment.md lists exceptions) */
     uint32_t delete_on_last_exit;
     uint32_t reserved; /* zero */
 } ch_hold_options;

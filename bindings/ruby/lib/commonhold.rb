@@ -28,7 +28,7 @@ module Commonhold
     # @option options [Integer] :max_bytes creation: the most bytes the file may have; 64 GiB
     # @option options [Integer] :mode creation: permission bits; 0600
     # @option options [Boolean] :delete_on_last_exit creation: delete the file when its last user
-    #   ends, even by a crash
+    #   ends, even by a crash; a forked child counts as a user
     # @option options [Boolean] :read_only takes no slot, writes nothing; goes with <tt>create:
     #   false</tt>
     # @option options [Numeric, nil] :lock_timeout seconds to wait for a lock whose holder lives;

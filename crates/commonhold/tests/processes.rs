@@ -338,16 +338,19 @@ fn a_hold_is_deleted_when_the_last_user_exits() {
 fn a_hold_stays_while_anybody_uses_it() {
     let test_dir = TestDir::memory();
     let (path, board) = (test_dir.path("it.hold"), Board::new(2));
-    let hold = Hold::options().delete_on_last_exit(true).create(&path).unwrap();
-    let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
-    for round in 1..=20 {
-        let child = Child::run("passer-by", || stay(&test_dir, &board));
-        until("it is there", || board.get(0) == round);
-        child.slay();
-        assert_eq!(map.increment("visits", 0).unwrap(), round as i64);
-        assert!(path.exists());
-    }
-    drop((map, hold));
+    // A process of its own: no child of another test inherits the hold from it.
+    Child::run("user", || {
+        let hold = Hold::options().delete_on_last_exit(true).create(&path).unwrap();
+        let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
+        for round in 1..=20 {
+            let child = Child::run("passer-by", || stay(&test_dir, &board));
+            until("it is there", || board.get(0) == round);
+            child.slay();
+            assert_eq!(map.increment("visits", 0).unwrap(), round as i64);
+            assert!(path.exists());
+        }
+    })
+    .finish();
     until("the hold is deleted", || !path.exists());
 }
 
@@ -373,6 +376,45 @@ fn a_hold_without_a_reaper_is_deleted_only_if_nobody_uses_it() {
     std::fs::remove_file(&path).unwrap();
     Child::run("creator", || create_without_reaper(&path)).finish();
     assert!(!path.exists(), "a failed creation left its file");
+}
+
+/// The child has the hold from the fork on, and not only from its first writing operation on.
+#[test]
+fn a_hold_stays_while_a_forked_child_has_not_written_yet() {
+    const FORKED: usize = 0;
+    const GO: usize = 1;
+    const WRITTEN: usize = 2;
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
+    let board: &'static Board = Box::leak(Box::new(Board::new(3)));
+    Child::run("parent", || {
+        let hold = Hold::options().delete_on_last_exit(true).create(&path).unwrap();
+        let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
+        let child = Child::run("child", || {
+            outlive_parent();
+            board.put(FORKED, 1);
+            until("it may go on", || board.get(GO) == 1);
+            board.put(WRITTEN, if map.set("a", "b").is_ok() { 1 } else { 2 });
+            until("it may end", || board.get(GO) == 2);
+            // Whatever still has the handle: a closed hold is not in use.
+            hold.close().unwrap();
+            until("the hold is deleted", || !path.exists());
+            board.put(WRITTEN, 3);
+        });
+        until("the child can do without its parent", || board.get(FORKED) == 1);
+        std::mem::forget(child);
+    })
+    .finish();
+    // Nothing else waits for the hold now: its reaper would have it within microseconds.
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(path.exists(), "deleted before the child has written");
+    board.put(GO, 1);
+    until("the child has written", || board.get(WRITTEN) != 0);
+    assert_eq!(board.get(WRITTEN), 1, "the child could not write");
+    assert!(path.exists(), "deleted while the child uses it");
+    board.put(GO, 2);
+    until("the hold is deleted", || !path.exists());
+    until("the child has closed it", || board.get(WRITTEN) == 3);
 }
 
 /// The lock that every user of a hold shares, and that a reaper has alone as it looks and deletes (docs/reference/format.md).

@@ -256,7 +256,7 @@ def open(
     :param mode: at creation: the permission bits
     :param directory: the directory of bare names; by default ``$COMMONHOLD_DIR``, or ``/dev/shm``
     :param delete_on_last_exit: delete the file when the last process that uses it ends, even by a
-      crash
+      crash; a forked child counts as a user
     :param lock_timeout: seconds after which an operation stops waiting for a lock whose holder is
       stopped, and raises ``TimedOutError``
     """

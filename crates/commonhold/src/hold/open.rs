@@ -272,6 +272,8 @@ fn open_locked(
     arena.set_lock_timeout(options.lock_timeout);
     *arena.open_lock.lock().unwrap_or_else(|e| e.into_inner()) = Some(open_lock.held);
     if writable {
+        let flags = superblock(&arena.space).flags.load(Ordering::Relaxed);
+        arena.space.file().keep_description(flags & DELETE_ON_LAST_EXIT != 0);
         arena.register(HOOKS)?;
         // From now on the registration keeps the open byte, and so does that of a forked child.
         arena.open_lock.lock().unwrap_or_else(|e| e.into_inner()).take();

@@ -63,6 +63,13 @@ impl HoldOptions {
     /// Deletes the file when the last process that uses it ends, even by a crash. This option
     /// applies at creation. A small helper process waits for that moment; if it is also killed, the
     /// next opener finds the hold and uses it.
+    ///
+    /// A child that was forked while its parent had the hold open for writing counts as a user
+    /// until it closes the handle, executes another program or ends, even if it never uses the
+    /// hold. Some children count only from their first writing operation on: a child of a bare
+    /// `clone`, one that closes all its descriptors (`close_range`), and one whose parent has more
+    /// than 128 holds open (docs/operations/environment.md). Let such a child write before its
+    /// parent ends.
     pub fn delete_on_last_exit(mut self, yes: bool) -> HoldOptions {
         self.delete_on_last_exit = yes;
         self

@@ -184,7 +184,6 @@ impl Arena {
     /// Claims a participant slot, and recovers what dead participants left.
     pub(crate) fn register(&self, hooks: Hooks) -> Result<()> {
         let _ = self.hooks.set(hooks);
-        self.space.file().keep_description();
         let fresh = self.claim()?;
         self.participant.store(Box::into_raw(fresh), Ordering::Release);
         Ok(())
@@ -526,6 +525,7 @@ impl Arena {
             }
         }
         self.open_lock.lock().unwrap_or_else(|e| e.into_inner()).take();
+        self.space.file().leave_open_byte();
     }
 
     /// Ends the registration once the running operations have ended. No other operation can begin,

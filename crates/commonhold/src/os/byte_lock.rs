@@ -109,7 +109,8 @@ fn lock_and_keep(file: &HoldFile, bytes: &[(u64, LockKind)]) -> io::Result<Optio
     };
     if !is_fresh && !matches!(page, Ok(Some(_))) {
         // It may be the only description that there will ever be.
-        unlock_all(fd, bytes);
+        let stays = |byte: u64| byte == OPEN_BYTE && file.counts_children();
+        bytes.iter().filter(|(byte, _)| !stays(*byte)).for_each(|(byte, _)| unlock(fd, *byte));
         file.put_back(description);
     }
     page
@@ -136,11 +137,20 @@ fn lock_all(fd: RawFd, bytes: &[(u64, LockKind)]) -> io::Result<bool> {
     Ok(true)
 }
 
-fn unlock_all(fd: RawFd, bytes: &[(u64, LockKind)]) {
-    for (byte, _) in bytes {
-        // Unlocking a byte that is not locked has no effect, and no other error is possible.
-        let _ = lock_of(*byte, libc::F_UNLCK).and_then(|lock| ask(fd, libc::F_OFD_SETLK, lock));
-    }
+fn unlock(fd: RawFd, byte: u64) {
+    // Unlocking a byte that is not locked has no effect, and no other error is possible.
+    let _ = lock_of(byte, libc::F_UNLCK).and_then(|lock| ask(fd, libc::F_OFD_SETLK, lock));
+}
+
+/// Locks the open byte for the process that will have the description alone. If somebody has the
+/// hold alone, that process gets the byte with its slot. Allocates no memory.
+pub(super) fn share_open_byte(fd: RawFd) {
+    let _ = lock_all(fd, &[(OPEN_BYTE, LockKind::Shared)]);
+}
+
+/// The end of [`share_open_byte`].
+pub(super) fn unlock_open_byte(fd: RawFd) {
+    unlock(fd, OPEN_BYTE);
 }
 
 /// Maps one page that keeps the description alive in this process and in no child.

@@ -149,13 +149,16 @@ impl HoldFile {
 
     /// Keeps a description for a time when none can be opened any more, in this process and in its
     /// children. If that is impossible, they open a description when they need it.
-    pub(crate) fn keep_description(&self) {
+    ///
+    /// With `counts_children`, a child has the open byte from the fork on.
+    pub(crate) fn keep_description(&self, counts_children: bool) {
         // Relaxed, here and below: kept once, before others have the file.
         if !self.writable || self.kept().is_some() {
             return;
         }
         let entered = fork::without_fork(|| {
-            recovery_descriptors::enter(self.fd.load(Ordering::Relaxed), self.dev, self.ino)
+            let fd = self.fd.load(Ordering::Relaxed);
+            recovery_descriptors::enter(fd, self.dev, self.ino, counts_children)
         });
         if let Ok(Some(number)) = entered {
             self.kept_number.store(number, Ordering::Relaxed);
@@ -164,6 +167,18 @@ impl HoldFile {
 
     fn kept(&self) -> Option<usize> {
         Some(self.kept_number.load(Ordering::Relaxed)).filter(|number| *number != usize::MAX)
+    }
+
+    /// Whether a child has the open byte from the fork on. Within [`super::fork::without_fork`].
+    pub(super) fn counts_children(&self) -> bool {
+        self.kept().is_some_and(recovery_descriptors::counts_children)
+    }
+
+    /// Ends that: the handle is closed.
+    pub(crate) fn leave_open_byte(&self) {
+        if let Some(number) = self.kept() {
+            let _ = fork::without_fork(|| recovery_descriptors::leave_open_byte(number));
+        }
     }
 
     /// Takes the reserved description for a lock. Within [`super::fork::without_fork`].

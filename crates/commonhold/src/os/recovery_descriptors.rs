@@ -9,6 +9,10 @@
 //! child. The parent closes its copy of that, and the child closes its copy of what its parent
 //! keeps. A lock is therefore put on a description that belongs to one process alone.
 //!
+//! A hold that is deleted when its last user ends must not be deleted while a child has only
+//! inherited it. So the child's description of such a hold has the open byte before the fork. The
+//! child keeps it until it closes its handle.
+//!
 //! A fresh description is always preferred, since a child of a bare `clone`, which runs no
 //! handlers, has copies of the reserved ones.
 //!
@@ -23,6 +27,7 @@
 //! their file still.
 #![allow(unsafe_code)]
 
+use super::byte_lock;
 use super::file::{self, identity};
 use std::ffi::CStr;
 use std::io::{self, Write};
@@ -37,6 +42,8 @@ const NONE: RawFd = -1;
 /// One file. Relaxed throughout: the fork lock orders everything.
 struct Entry {
     used: AtomicBool,
+    /// A child has the open byte from the fork on.
+    counts_children: AtomicBool,
     dev: AtomicU64,
     ino: AtomicU64,
     /// The descriptor that identifies the hold; another description is opened through it.
@@ -52,6 +59,7 @@ struct Entry {
 static ENTRIES: [Entry; MOST] = [const {
     Entry {
         used: AtomicBool::new(false),
+        counts_children: AtomicBool::new(false),
         dev: AtomicU64::new(0),
         ino: AtomicU64::new(0),
         known: AtomicI32::new(NONE),
@@ -124,12 +132,13 @@ fn close(fd: RawFd) {
 
 /// Notes the file that `known` leads to, and keeps a description of it. Returns the entry's number,
 /// if there is room. The caller holds the fork lock, as for all of these functions.
-pub(super) fn enter(known: RawFd, dev: u64, ino: u64) -> Option<usize> {
+pub(super) fn enter(known: RawFd, dev: u64, ino: u64, counts_children: bool) -> Option<usize> {
     let number = ENTRIES.iter().position(|entry| !entry.used.load(Ordering::Relaxed))?;
     let entry = &ENTRIES[number];
     entry.dev.store(dev, Ordering::Relaxed);
     entry.ino.store(ino, Ordering::Relaxed);
     entry.known.store(known, Ordering::Relaxed);
+    entry.counts_children.store(counts_children, Ordering::Relaxed);
     entry.kept.store(entry.open(), Ordering::Relaxed);
     entry.used.store(true, Ordering::Relaxed);
     Some(number)
@@ -165,7 +174,22 @@ pub(super) fn close_left(number: usize) {
     ENTRIES[number].close_left();
 }
 
-/// Puts back a description that has no lock on it.
+/// Whether a child has the open byte from the fork on.
+pub(super) fn counts_children(number: usize) -> bool {
+    ENTRIES[number].counts_children.load(Ordering::Relaxed)
+}
+
+/// The handle is closed: this process and the children that it forks from now on do not count as
+/// users because of their descriptions.
+pub(super) fn leave_open_byte(number: usize) {
+    let entry = &ENTRIES[number];
+    let fd = entry.kept.load(Ordering::Relaxed);
+    if entry.counts_children.swap(false, Ordering::Relaxed) && entry.is_of(fd) {
+        byte_lock::unlock_open_byte(fd);
+    }
+}
+
+/// Puts back a description that has no lock on it, except perhaps of the open byte.
 pub(super) fn put_back(number: usize, description: OwnedFd) {
     ENTRIES[number].kept.store(description.into_raw_fd(), Ordering::Relaxed);
 }
@@ -176,7 +200,13 @@ fn used() -> impl Iterator<Item = &'static Entry> {
 
 /// Before a fork, in the parent.
 pub(super) fn prepare() {
-    used().for_each(|entry| entry.next.store(entry.open(), Ordering::Relaxed));
+    for entry in used() {
+        let next = entry.open();
+        if next != NONE && entry.counts_children.load(Ordering::Relaxed) {
+            byte_lock::share_open_byte(next);
+        }
+        entry.next.store(next, Ordering::Relaxed);
+    }
 }
 
 /// After a fork, in the parent: the new description is the child's.
