@@ -62,6 +62,30 @@ fn small_source() -> Source {
     Source::with(MapOptions::general(), |options| options.stream_bytes = SMALL_STREAM)
 }
 
+/// A replica that is about to make its map, and stands still there: its map must not be taken for
+/// one whose rebuilding was interrupted.
+#[cfg(feature = "steps")]
+#[test]
+fn a_rebuilding_does_not_drop_the_map_of_a_replica_that_begins() {
+    let source = Source::new(MapOptions::general());
+    source.map.set("a", "1").unwrap();
+    let file = file_of(&source);
+    Journal::start(&source.hold, "it", &file, options()).unwrap().finish().unwrap();
+    let path = source.test_dir.path("copy.hold");
+    let hold = Hold::create(&path).unwrap();
+    let mut replica = cast("a replica that takes its slot", || {
+        let hold = Hold::open(&path).unwrap();
+        commonhold::steps::arm("block.zeroed:stop").unwrap();
+        let replica = Replica::connect(&hold, "it", &source.address, eager(), ());
+        refused(replica, ErrorKind::Mismatch, "it");
+    });
+    assert!(replica.wait_stopped());
+    rebuild(&hold, "it", &file, &options()).unwrap();
+    replica.signal(Signal::SIGCONT);
+    replica.finish();
+    assert_eq!(hold.maps().open("it").unwrap().get("a").unwrap().as_deref(), Some(&b"1"[..]));
+}
+
 /// A full sync puts another map in the place of the recorded one.
 #[test]
 fn a_full_sync_begins_a_new_file() {

@@ -44,7 +44,8 @@ pub enum JournalState {
     Recorded,
     /// It cannot be recorded at the moment, and is tried again.
     Failed,
-    /// It is a cache, which has no journal, or a replica that has not received its contents yet.
+    /// It is a cache, which has no journal, a replica that has not received its contents yet or has
+    /// only the keys of a prefix, or a map that another process is rebuilding.
     Skipped,
 }
 

@@ -8,7 +8,7 @@ use crate::holds::dropped_files::DroppedFiles;
 use crate::holds::journal::{HoldJournalOptions, JournalState, JournaledMap, Shared};
 use crate::holds::patterns::Patterns;
 use crate::journal::catalogue::{CatalogueWriter, Event, Life, file_of};
-use crate::journal::rebuild::is_half_rebuilt;
+use crate::journal::rebuild::{interrupted, is_half_rebuilt, is_interrupted};
 use crate::journal::{Journal, JournalOptions, JournalStatus, Rebuilt, inspect, rebuild};
 use crate::lineage;
 use crate::protocol::wire::now_ms;
@@ -35,6 +35,10 @@ const AGAIN_AT_MOST: Duration = Duration::from_secs(300);
 /// When a map that is missing is looked for a second time: a replica's full sync may be replacing
 /// it at this moment.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
+
+/// Why maps are skipped for a while.
+const NOT_RECEIVED: &str = "it has not received its contents yet";
+const BEING_REBUILT: &str = "another process is rebuilding it";
 
 /// A map, as far as it is recorded.
 pub(super) enum Place {
@@ -176,9 +180,13 @@ impl JournaledMaps {
             contents.ensure_usable(&self.options.journal)?;
             // No journal of the map runs.
             drop(JournalSlot::take(&self.hold, name)?);
+        }
+        if is_there || life.is_in(self.hold.uuid()) {
             // From now on it counts as lost: if the rebuilding fails, or the process is killed, the
             // next one rebuilds the map. Otherwise it would seem that the user had dropped it.
             self.catalogue.note(name, life.number, Event::Moved, NOWHERE)?;
+        }
+        if is_there {
             self.hold.maps().drop(name)?;
         }
         let rebuilt = rebuild(&self.hold, name, &file, &self.options.journal)?;
@@ -289,32 +297,55 @@ impl JournaledMaps {
 
     /// Starts the journal of a map.
     fn begin(&mut self, name: &str) {
-        let place = match open_unready_map(&self.hold, name) {
-            // The next scan finds out.
-            Err(error) if error.is_not_found() => return,
-            Err(error) => Err(error),
-            Ok(map) if is_unready(&map) => {
-                Ok(Place::Skipped("it has not received its contents yet"))
-            }
-            Ok(map) if matches!(map.options().mode(), MapMode::Cache { .. }) => {
-                let skipped = self.skip(name, map_identity(&map));
-                skipped.map(|()| Place::Skipped("it is a cache, which may evict pairs at any time"))
-            }
-            Ok(map) => match lineage::prefix_of(&self.hold, &map) {
-                Ok(prefix) if !prefix.is_of_all() => {
-                    Ok(Place::Skipped("it is a replica that has only the keys of a prefix"))
-                }
-                Ok(_) => self.start(name, &map).map(Place::Recorded),
-                Err(error) => Err(error),
-            },
-        };
-        match place {
+        match self.place_of(name) {
             Ok(place) => self.shared.put(name, place),
-            Err(error) if error.is_not_found() && self.hold.maps().open(name).is_err() => {}
+            // The next scan finds out.
+            Err(error) if error.is_not_found() && open_unready_map(&self.hold, name).is_err() => {}
             Err(error) => {
                 let life = self.catalogue.catalogue.present(name).map_or(1, |life| life.number);
                 self.put_failed(name, life, error.to_string());
             }
+        }
+    }
+
+    /// A map with its journal, which begins, or the reason why it has none.
+    fn place_of(&mut self, name: &str) -> Result<Place> {
+        let mut map = open_unready_map(&self.hold, name)?;
+        if is_interrupted(&self.hold, &map)? {
+            if let Some(why) = self.rebuild_again(&map)? {
+                return Ok(Place::Skipped(why));
+            }
+            map = open_unready_map(&self.hold, name)?;
+        }
+        if is_unready(&map) {
+            return Ok(Place::Skipped(NOT_RECEIVED));
+        }
+        if matches!(map.options().mode(), MapMode::Cache { .. }) {
+            self.skip(name, map_identity(&map))?;
+            return Ok(Place::Skipped("it is a cache, which may evict pairs at any time"));
+        }
+        if !lineage::prefix_of(&self.hold, &map)?.is_of_all() {
+            return Ok(Place::Skipped("it is a replica that has only the keys of a prefix"));
+        }
+        self.start(name, &map).map(Place::Recorded)
+    }
+
+    /// Repeats a rebuilding that was interrupted. Returns the reason if the map has to wait for
+    /// another process.
+    ///
+    /// # Errors
+    /// `Mismatch` if no journal of the hold has the map; those of files, and of rebuilding. The
+    /// catalogue keeps the life of the map in any case: no other file has its changes.
+    fn rebuild_again(&mut self, map: &Map) -> Result<Option<&'static str>> {
+        let name = map.name();
+        let life = self.catalogue.catalogue.present(name).cloned();
+        let again = |life| with_patience(PATIENCE, || self.restore_one(name, &life));
+        match life.map_or(Ok(None), again) {
+            Ok(Some(_)) => Ok(None),
+            Ok(None) if is_unready(map) => Ok(Some(NOT_RECEIVED)),
+            Ok(None) => Err(interrupted(name)),
+            Err(error) if error.kind() == ErrorKind::Busy => Ok(Some(BEING_REBUILT)),
+            Err(error) => Err(error),
         }
     }
 

@@ -55,7 +55,7 @@ use commonhold::{Error, ErrorKind, Hold, Result};
 use commonhold_io::owned_threads::OwnedThreads;
 use commonhold_io::reports::Reporter;
 use journal_writer::{JournalWriter, PATIENCE};
-use rebuild::is_half_rebuilt;
+use rebuild::{interrupted, is_half_rebuilt};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -278,11 +278,7 @@ impl Journal {
         }
         let slot = commonhold::raw::JournalSlot::take(hold, name)?;
         if is_half_rebuilt(hold, &slot.notes(), &map)? {
-            let text = format!(
-                "map '{name}' was being rebuilt from a journal, which was interrupted; rebuild it \
-                 again ('hold journal rebuild'), or drop it"
-            );
-            return Err(Error::new(ErrorKind::Mismatch, text));
+            return Err(interrupted(name));
         }
         let writer = JournalWriter::new(hold, map, file, options, slot)?;
         let status = Mutex::new(writer.status.clone());

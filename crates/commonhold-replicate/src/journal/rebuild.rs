@@ -13,7 +13,8 @@ use crate::lineage;
 use crate::replica::position::bounds;
 use commonhold::map::{Map, MapOptions};
 use commonhold::raw::{
-    Incarnation, create_unready_map, incarnation, is_unready, next_name, open_unready_map,
+    Incarnation, create_unready_map, incarnation, is_unready, journal_notes, next_name,
+    open_unready_map,
 };
 use commonhold::stream::StreamPosition;
 use commonhold::{Error, ErrorKind, Hold, Result};
@@ -132,6 +133,24 @@ pub(crate) fn is_half_rebuilt(hold: &Hold, notes: &Map, map: &Map) -> Result<boo
         return Ok(false);
     }
     Ok(is_unready(map) || notes.get(REBUILDING)? == Some(note_of(map)))
+}
+
+/// As [`is_half_rebuilt`], for a map that may never have had a journal.
+pub(crate) fn is_interrupted(hold: &Hold, map: &Map) -> Result<bool> {
+    match journal_notes(hold, map.name())?.filter(|_| map.is_replica()) {
+        Some(notes) => is_half_rebuilt(hold, &notes, map),
+        None => Ok(false),
+    }
+}
+
+/// The error about a map whose rebuilding was interrupted.
+#[cold]
+pub(crate) fn interrupted(map: &str) -> Error {
+    let text = format!(
+        "map '{map}' was being rebuilt from a journal, which was interrupted; rebuild it again \
+         ('hold journal rebuild'), or drop it"
+    );
+    Error::new(ErrorKind::Mismatch, text)
 }
 
 /// Whether the map ever was a replica's.

@@ -76,15 +76,18 @@ impl Intake {
     /// `Busy` if it runs already; `Mismatch` if the map is not a replica's, or has the keys of
     /// another prefix.
     pub(crate) fn open(hold: &Hold, name: &str, prefix: &KeyPrefix) -> Result<Intake> {
-        let map = match open_unready_map(hold, name) {
-            Ok(map) => hold.maps().open_replica(name, map.options().clone())?,
-            Err(error) if error.is_not_found() => {
-                // From now on nobody makes an ordinary map of this name.
-                create_unready_map(hold, name, MapOptions::general())?
-            }
+        let found = match open_unready_map(hold, name) {
+            Ok(map) => Some(hold.maps().open_replica(name, map.options().clone())?),
+            Err(error) if error.is_not_found() => None,
             Err(error) => return Err(error),
         };
+        // Before there is a map: without the slot, it would seem to be half rebuilt from a journal.
         let place = StoredPosition::take(hold, name)?;
+        let map = match found {
+            Some(map) => map,
+            // From now on nobody makes an ordinary map of this name.
+            None => create_unready_map(hold, name, MapOptions::general())?,
+        };
         if !place.is_of(&map)? {
             place.forget()?;
             place.note_replaced(None)?;

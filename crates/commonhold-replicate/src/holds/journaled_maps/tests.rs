@@ -20,6 +20,19 @@ fn make_due(maps: &JournaledMaps, name: &str) {
     });
 }
 
+fn is_recorded(maps: &JournaledMaps, name: &str) -> bool {
+    maps.shared.change(|maps| matches!(maps.get(name), Some(Place::Recorded(_))))
+}
+
+/// The journals in this directory, which have not begun.
+fn journaled(hold: &Hold, directory: &Path, rebuild: bool) -> JournaledMaps {
+    std::fs::create_dir_all(directory).unwrap();
+    let catalogue = CatalogueWriter::open(directory).unwrap();
+    let shared = Arc::new(Shared::new().unwrap());
+    let options = HoldJournalOptions { rebuild, ..HoldJournalOptions::default() };
+    JournaledMaps::new(hold, directory, options, Patterns::default(), catalogue, &shared)
+}
+
 /// An attempt may read the whole file.
 #[test]
 fn a_map_that_fails_is_tried_again_after_growing_pauses() {
@@ -28,10 +41,7 @@ fn a_map_that_fails_is_tried_again_after_growing_pauses() {
     hold.maps().create("bad", MapOptions::general()).unwrap();
     let journals = directory.path().join("journals");
     std::fs::create_dir_all(journals.join("bad.journal")).unwrap();
-    let catalogue = CatalogueWriter::open(&journals).unwrap();
-    let shared = Arc::new(Shared::new().unwrap());
-    let (options, patterns) = (HoldJournalOptions::default(), Patterns::default());
-    let mut maps = JournaledMaps::new(&hold, &journals, options, patterns, catalogue, &shared);
+    let mut maps = journaled(&hold, &journals, false);
     let mut expected = GrowingPause::new(AGAIN, AGAIN_AT_MOST);
     for _ in 0..10 {
         make_due(&maps, "bad");
@@ -50,7 +60,73 @@ fn a_map_that_fails_is_tried_again_after_growing_pauses() {
     std::fs::remove_dir(journals.join("bad.journal")).unwrap();
     make_due(&maps, "bad");
     maps.scan();
-    let is_recorded =
-        |maps: &mut std::collections::BTreeMap<_, _>| matches!(maps["bad"], Place::Recorded(_));
-    assert!(shared.change(is_recorded));
+    assert!(is_recorded(&maps, "bad"));
+}
+
+/// A hold with a map, whose journal has ended.
+#[cfg(feature = "steps")]
+fn recorded(directory: &Path) -> (PathBuf, PathBuf) {
+    let (path, journals) = (directory.join("it.hold"), directory.join("journals"));
+    let hold = Hold::create(&path).unwrap();
+    let map = hold.maps().create("apples", MapOptions::general()).unwrap();
+    map.set("sort", "Cox").unwrap();
+    crate::HoldJournal::start(&hold, &journals, HoldJournalOptions::default())
+        .unwrap()
+        .finish()
+        .unwrap();
+    (path, journals)
+}
+
+/// Rebuilds the map, as the user wants, and is killed on the way.
+#[cfg(feature = "steps")]
+fn kill_rebuilding(path: &Path, journals: &Path, step: &str) {
+    use commonhold_testing::support::standstill::killed;
+    killed(step, || drop(journaled(&Hold::open(path).unwrap(), journals, true).restore()));
+}
+
+/// Steps and faults are the whole process's.
+#[cfg(feature = "steps")]
+#[test]
+fn a_rebuilding_that_was_interrupted_is_repeated_after_an_error() {
+    use commonhold_testing::support::process::Child;
+    for step in ["stream.begun", "shadow.committed", "create.live"] {
+        let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+        let (path, journals) = recorded(directory.path());
+        kill_rebuilding(&path, &journals, step);
+        Child::run(step, || {
+            let hold = Hold::open(&path).unwrap();
+            let mut maps = journaled(&hold, &journals, false);
+            crate::faults::arm("journal.open:EIO:once").unwrap();
+            assert!(maps.restore().is_empty());
+            pause_of(&maps, "apples");
+            make_due(&maps, "apples");
+            maps.scan();
+            assert!(is_recorded(&maps, "apples"), "{step}");
+            assert_eq!(maps.catalogue.catalogue.present("apples").unwrap().number, 1);
+            let map = hold.maps().open("apples").unwrap();
+            assert_eq!(map.get("sort").unwrap().as_deref(), Some(b"Cox".as_slice()), "{step}");
+        })
+        .finish();
+    }
+}
+
+/// Twice: in a rebuilding for which the user has dropped the map, and when the journal repeats it.
+#[cfg(feature = "steps")]
+#[test]
+fn a_rebuilding_may_be_killed_again() {
+    use commonhold_testing::support::standstill::killed;
+    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let (path, journals) = recorded(directory.path());
+    let hold = || Hold::open(&path).unwrap();
+    killed("stream.begun", || {
+        let options = HoldJournalOptions { rebuild: true, ..HoldJournalOptions::default() };
+        drop(crate::rebuild_hold(&hold(), &journals, None, &options));
+    });
+    killed("drop.done", || drop(journaled(&hold(), &journals, false).restore()));
+    let hold = hold();
+    let mut maps = journaled(&hold, &journals, false);
+    assert_eq!(maps.restore().len(), 1);
+    maps.scan();
+    assert_eq!(maps.catalogue.catalogue.present("apples").unwrap().number, 1);
+    assert!(is_recorded(&maps, "apples"));
 }
