@@ -510,6 +510,7 @@ impl Intake {
         self.note_replaced(position)?;
         // If it is killed behind this, the replica begins again: better than with a position that
         // its map is ahead of.
+        self.saved = None;
         self.place.forget()?;
         let mode = self.building.as_ref().map(|map| map.options().mode());
         if let Some(mode) = mode.filter(|mode| self.has_another_mode(*mode)) {

@@ -52,6 +52,30 @@ fn each_connection_arrives_once() {
     assert!(!intake.has_arrived() && !intake.arrive().unwrap());
 }
 
+/// The whole map has come, and its position could not be stored, which is the one of before.
+#[test]
+fn a_position_that_is_reached_again_is_stored_again() {
+    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let hold = Hold::create(directory.path().join("it.hold")).unwrap();
+    let mut intake = Intake::open(&hold, "it", &KeyPrefix::default()).unwrap();
+    let (end, origin) = (offset(1), Introduction::new(Lineage::default()));
+    intake.begin(&welcome(MapMode::General), &origin).unwrap();
+    say(&mut intake, |words| wire::put_complete(words, 0, 0));
+    assert!(intake.arrive().unwrap());
+    take(&mut intake, 0);
+    intake.save_position().unwrap();
+    intake.abandon();
+    let mut welcome = welcome(MapMode::General);
+    welcome.position.offset = end;
+    intake.begin(&welcome, &origin).unwrap();
+    say(&mut intake, |words| wire::put_complete(words, end, end));
+    assert!(intake.arrive().unwrap());
+    // As after an error behind the swap.
+    intake.place.forget().unwrap();
+    intake.save_position().unwrap();
+    assert_eq!(intake.place.applied().unwrap(), Some(welcome.position));
+}
+
 /// The stored positions: it had applied two changes, and might apply six; it had applied four.
 #[test]
 fn a_killed_replica_shows_nothing_older_when_it_resumes() {
