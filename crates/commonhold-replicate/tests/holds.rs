@@ -111,6 +111,31 @@ fn is(replica: &HoldReplica, name: &str, state: FollowState) -> FollowedMap {
     one(&replica.status(), name).unwrap().clone()
 }
 
+/// The first start of a map's replica fails before it has a connection.
+#[cfg(feature = "steps")]
+#[test]
+fn a_replica_that_could_not_start_adopts_later() {
+    let mut shop = Shop::new(&["apples"]);
+    let replica = shop.follow();
+    assert!(replica.wait_ready(LONG), "{:?}", replica.status());
+    drop(replica);
+    shop.origin = None;
+    let other = Shop::new(&["apples"]);
+    other.map("apples").set("of", "another lineage").unwrap();
+    commonhold_testing::alone::cast("the replica", || {
+        commonhold_replicate::faults::arm("replica.thread:EAGAIN:once").unwrap();
+        let replica = ReplicaOptions { adopt: true, ..eager() };
+        let options = HoldReplicaOptions { replica, maps: Vec::new() };
+        let copy = shop.copy_hold();
+        let replica = HoldReplica::connect(&copy, &other.address, options, ()).unwrap();
+        is(&replica, "apples", FollowState::Followed);
+        assert!(replica.wait_ready(LONG), "{:?}", replica.status());
+        let apples = copy.maps().open("apples").unwrap();
+        assert_eq!(apples.get("of").unwrap().as_deref(), Some(&b"another lineage"[..]));
+    })
+    .finish();
+}
+
 fn names(status: &HoldReplicaStatus) -> Vec<&str> {
     status.maps.iter().map(|map| map.name.as_str()).collect()
 }

@@ -107,6 +107,8 @@ pub(super) struct FollowedMaps {
     named: BTreeSet<String>,
     /// The same, while the first list of a connection comes.
     coming: Option<BTreeSet<String>>,
+    /// The maps whose replicas have begun with `adopt`, which counts once for each map.
+    adopting: BTreeSet<String>,
     again: Instant,
 }
 
@@ -119,8 +121,9 @@ impl FollowedMaps {
         shared: &Arc<Shared>,
     ) -> FollowedMaps {
         let (hold, origin, shared) = (hold.clone(), origin.clone(), Arc::clone(shared));
-        let (named, coming, again) = (BTreeSet::new(), None, Instant::now());
-        FollowedMaps { hold, origin, options, patterns, shared, named, coming, again }
+        let (named, coming, adopting) = (BTreeSet::new(), None, BTreeSet::new());
+        let again = Instant::now();
+        FollowedMaps { hold, origin, options, patterns, shared, named, coming, adopting, again }
     }
 
     /// A connection was made: all names come now.
@@ -184,13 +187,16 @@ impl FollowedMaps {
     }
 
     /// Forgets dropped maps that are promoted by now, or dropped here, too.
-    fn forget_gone(&self) {
+    fn forget_gone(&mut self) {
         let is_gone = |name: &String| match open_unready_map(&self.hold, name) {
             Ok(map) => !map.is_replica(),
             Err(error) => error.is_not_found(),
         };
         let dropped = self.shared.names_of(FollowState::Dropped);
-        dropped.iter().filter(|name| is_gone(name)).for_each(|name| self.shared.forget(name));
+        for name in dropped.iter().filter(|name| is_gone(name)) {
+            self.adopting.remove(name);
+            self.shared.forget(name);
+        }
     }
 
     /// Starts replicas again that could not start, or have ended.
@@ -215,7 +221,7 @@ impl FollowedMaps {
     }
 
     /// Follows a map, unless that is done already.
-    fn follow(&self, name: &str) {
+    fn follow(&mut self, name: &str) {
         let known =
             self.shared.member(name, |member| (member.runs(), Arc::clone(&member.caught_up)));
         if known.as_ref().is_some_and(|(runs, _)| *runs) {
@@ -223,10 +229,10 @@ impl FollowedMaps {
         }
         // A replica that has ended still has its map.
         self.shared.end_replica(name);
-        let is_new = known.is_none();
         let caught_up = known.map(|(_, caught_up)| caught_up).unwrap_or_default();
-        match with_patience(PATIENCE, || self.start(name, is_new, &caught_up)) {
+        match with_patience(PATIENCE, || self.start(name, &caught_up)) {
             Ok(replica) => {
+                self.adopting.insert(name.to_owned());
                 let (state, reason) = (FollowState::Followed, None);
                 let member = Member { replica: Some(replica), state, reason, caught_up };
                 self.shared.put(name, member);
@@ -238,11 +244,10 @@ impl FollowedMaps {
         }
     }
 
-    fn start(&self, name: &str, is_new: bool, caught_up: &Arc<AtomicBool>) -> Result<Replica> {
+    fn start(&self, name: &str, caught_up: &Arc<AtomicBool>) -> Result<Replica> {
         let options = ReplicaOptions {
             map: Some(name.to_owned()),
-            // Once for each map.
-            adopt: self.options.adopt && is_new,
+            adopt: self.options.adopt && !self.adopting.contains(name),
             ..self.options.clone()
         };
         let events = MapEvents {
