@@ -28,6 +28,7 @@ mod replica_journal;
 mod replicate;
 mod rot;
 mod sealing;
+mod size_limit;
 mod stairs;
 mod stalls;
 mod verify;

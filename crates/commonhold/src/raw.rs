@@ -18,6 +18,7 @@ pub use crate::memory::block::Incarnation;
 pub use crate::os::barrier;
 pub use crate::os::clock::realtime_ms;
 pub use crate::os::draft::{Draft, Placed};
+pub use crate::os::file::check_size_limit;
 pub use crate::os::lines::SharedLines;
 pub use crate::os::process_number::process_number;
 pub use crate::queue::handle::queue_incarnation;

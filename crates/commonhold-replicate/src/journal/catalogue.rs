@@ -361,7 +361,7 @@ impl CatalogueWriter {
     /// Puts a file with these bytes in the place of the present one.
     fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
         let draft = Draft::new(&self.path, 0o600)?;
-        write_all(draft.file(), bytes, 0)?;
+        write_all(draft.file(), &self.path, bytes, 0)?;
         sync_data(draft.file())?;
         let placed = draft.replace()?;
         // If this fails, the next event repeats it.
@@ -383,7 +383,8 @@ impl CatalogueWriter {
 
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
         self.ensure_in_place()?;
-        let written = write_all(&self.file, bytes, self.len).and_then(|()| sync_data(&self.file));
+        let written = write_all(&self.file, &self.path, bytes, self.len)
+            .and_then(|()| sync_data(&self.file));
         match written {
             Ok(()) => self.len += bytes.len() as u64,
             Err(_) => drop(shorten(&self.file, self.len)),

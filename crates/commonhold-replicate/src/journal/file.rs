@@ -9,7 +9,7 @@
 use crate::journal::reader::Reader;
 use crate::journal::run::Run;
 use crate::protocol::wire::{self, Welcome};
-use commonhold::raw::Draft;
+use commonhold::raw::{Draft, check_size_limit};
 use commonhold::{Error, ErrorKind, Result};
 use commonhold::{fault, shortened};
 use rustix::fs::{FlockOperation, fcntl_lock};
@@ -187,7 +187,7 @@ impl JournalFile {
 
     fn append_all(&mut self, frames: &[u8]) -> io::Result<()> {
         self.keep_locked()?;
-        let result = write_all(self.file(), frames, self.written);
+        let result = write_all(self.file(), &self.path, frames, self.written);
         match result {
             Ok(()) => self.written += frames.len() as u64,
             // A part that was written does not belong to the file; the next frames overwrite it.
@@ -269,8 +269,12 @@ fn time_frame(offset: u64, ms: u64) -> Vec<u8> {
     frame
 }
 
-/// Writes all bytes from this place on, in as many calls as it takes.
-pub(super) fn write_all(file: &File, mut bytes: &[u8], mut at: u64) -> io::Result<()> {
+/// Writes all bytes from this place on, in as many calls as it takes. Fails with `FileTooLarge` if
+/// they exceed the file size limit of the process, where the bare call would end the process by a
+/// signal.
+pub(super) fn write_all(file: &File, path: &Path, mut bytes: &[u8], mut at: u64) -> io::Result<()> {
+    check_size_limit(path, at.saturating_add(bytes.len() as u64))
+        .map_err(|error| io::Error::new(io::ErrorKind::FileTooLarge, error))?;
     while !bytes.is_empty() {
         let most = shortened!("journal.write-bytes", bytes.len());
         match fault!("journal.write").and_then(|()| file.write_at(&bytes[..most], at)) {

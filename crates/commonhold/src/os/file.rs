@@ -484,7 +484,7 @@ fn too_large() -> io::Error {
 
 /// Fails if a file of `bytes` at `path` exceeds RLIMIT_FSIZE: writing past that limit would raise a
 /// signal.
-pub(crate) fn check_size_limit(path: &Path, bytes: u64) -> io::Result<()> {
+pub fn check_size_limit(path: &Path, bytes: u64) -> io::Result<()> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the structure is ours.
     checked(unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) })?;
