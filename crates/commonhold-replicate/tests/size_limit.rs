@@ -53,3 +53,14 @@ fn a_journal_at_the_limit_reports_it_and_continues_without_the_limit() {
         journal.finish().unwrap();
     });
 }
+
+/// The file has not grown enough to be compacted for that reason.
+#[test]
+fn a_file_at_the_limit_is_replaced_by_a_smaller_one() {
+    with_journal(|map, journal, bytes| {
+        limit(bytes + 100_000);
+        change(map, 300, 1);
+        until("all is durable", || map.sync(LONG).is_ok());
+        journal.finish().unwrap();
+    });
+}

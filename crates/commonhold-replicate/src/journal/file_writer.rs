@@ -14,6 +14,7 @@ use commonhold::map::Map;
 use commonhold::raw::{RawFrame, proof_at};
 use commonhold::stream::{ChangeKind, StreamPosition};
 use commonhold::{Error, ErrorKind, Hold, Result};
+use std::io;
 use std::path::Path;
 use std::time::Instant;
 
@@ -26,7 +27,8 @@ pub(super) struct Progress {
     pub(super) position: StreamPosition,
     /// The offset where the file becomes a whole map, once it is known.
     pub(super) end: Option<u64>,
-    /// The file has come to a gap: later frames cannot be used.
+    /// The file has come to a gap, so later frames cannot be used, or it cannot get larger: only a
+    /// new file helps.
     pub(super) gap: bool,
 }
 
@@ -178,7 +180,10 @@ impl FileWriter {
         }
         let time_ms = self.stamps.due(now_ms).filter(|_| self.is_whole());
         let written = self.file.append(&frames, self.progress.position.offset, time_ms);
-        written.map_err(|e| WriteFailure::Write(failed(&self.file.path, "cannot write", &e)))?;
+        if let Err(error) = written {
+            self.progress.gap |= error.kind() == io::ErrorKind::FileTooLarge;
+            return Err(WriteFailure::Write(failed(&self.file.path, "cannot write", &error)));
+        }
         if !frames.is_empty() {
             time_ms.into_iter().for_each(|ms| self.stamps.note_written(ms));
             self.stamps.note_changes(now_ms);

@@ -259,7 +259,7 @@ impl JournalWriter {
             Ok(busy) => busy,
             Err(error) => {
                 // The next file may be taking the space.
-                if self.current.is_some() {
+                if self.current.as_ref().is_some_and(|track| !track.progress.gap) {
                     self.put_off_next();
                 }
                 return Err(error);
