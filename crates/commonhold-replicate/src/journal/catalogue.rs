@@ -294,6 +294,9 @@ impl CatalogueWriter {
         let mut this = CatalogueWriter { file, path, len, is_in_place, compact_at, catalogue };
         // Bytes that a crash left behind the end could pass for later events.
         shorten(&this.file, this.len).map_err(cannot)?;
+        // The previous writer may have been killed before they were durable, or in a sync that
+        // failed: after that another sync would succeed, and nothing would have been written.
+        write_synced(&this.file, &this.path, &bytes[..sound], 0).map_err(cannot)?;
         if sound == 0 {
             this.append(MAGIC)?;
         }
@@ -383,14 +386,18 @@ impl CatalogueWriter {
 
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
         self.ensure_in_place()?;
-        let written = write_all(&self.file, &self.path, bytes, self.len)
-            .and_then(|()| sync_data(&self.file));
+        let written = write_synced(&self.file, &self.path, bytes, self.len);
         match written {
             Ok(()) => self.len += bytes.len() as u64,
             Err(_) => drop(shorten(&self.file, self.len)),
         }
         written.map_err(|e| failed(&self.path, "cannot write", &e))
     }
+}
+
+fn write_synced(file: &File, path: &Path, bytes: &[u8], at: u64) -> io::Result<()> {
+    write_all(file, path, bytes, at)?;
+    sync_data(file)
 }
 
 /// The error about a catalogue that has lost events.
@@ -512,6 +519,28 @@ mod tests {
                 assert_eq!((&found.maps, found.is_damaged), (&writer.catalogue.maps, false));
             })
             .finish();
+        }
+    }
+
+    /// Its writer may have been killed before they were synced, or in a sync that failed.
+    #[cfg(feature = "steps")]
+    #[test]
+    fn events_of_an_earlier_writer_are_written_and_synced_first() {
+        use commonhold_testing::support::process::Child;
+        for call in ["journal.write:EIO:always", "journal.fdatasync:EIO:always"] {
+            let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+            let directory = directory.path();
+            let mut writer = CatalogueWriter::open(directory).unwrap();
+            writer.begin("it", Event::Found, [1; 32]).unwrap();
+            let before = writer.catalogue.maps.clone();
+            drop(writer);
+            Child::run(call, || {
+                crate::faults::arm(call).unwrap();
+                let error = CatalogueWriter::open(directory).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+            })
+            .finish();
+            assert_eq!(CatalogueWriter::open(directory).unwrap().catalogue.maps, before);
         }
     }
 
