@@ -9,7 +9,7 @@ use commonhold_testing::support::process::until;
 use commonhold_testing::support::test_dir::TestDir;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// Gives each of so many pairs a new value of 1000 bytes.
+/// Gives each of the first pairs a new value of 1000 bytes.
 fn change(map: &Map, pairs: u32, byte: u8) {
     for key in 0..pairs {
         map.set(key.to_be_bytes(), [byte; 1000]).unwrap();
