@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How long a bridge runs.
 #[derive(clap::Args, Debug, Clone, Copy)]
 pub struct Life {
-    /// End when standard input is closed: for programs that start the bridge and may be killed
+    /// Exit when standard input is closed, so that the bridge ends with the program that started it
     #[arg(long)]
     until_eof: bool,
 }

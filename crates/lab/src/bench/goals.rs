@@ -11,9 +11,9 @@ use std::sync::LazyLock;
 
 /// The note of every table with these results.
 pub const NOTE: &str = "* SharedHashFile's, Localmemcache's, Olive's and libworld's results are \
-                        from another machine (2 virtual EPYC\n  cores); the ratio to them is a \
-                        hint. Ratios from one run on one machine come from the project's\n  \
-                        bench/ folder.";
+                        from another machine (2 virtual EPYC\n  cores); the ratio to them is \
+                        only a rough guide. Ratios from one run on one machine come from \
+                        the\n  project's bench/ folder.";
 
 /// A measured number: system, workload, metric.
 pub type Place = (String, String, String);

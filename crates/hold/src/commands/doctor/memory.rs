@@ -32,7 +32,7 @@ pub fn cgroup() -> Finding {
 
 fn judge(limit: Option<Limit>) -> Finding {
     const NAME: &str = "memory cgroup";
-    const MEANING: &str = "The memory of a hold counts toward the process that touches it first, \
+    const MEANING: &str = "The memory of a hold is charged to the process that touches it first, \
                            and at the limit the kernel kills a process. The contents of the hold \
                            survive that.";
     let Some(limit) = limit else {

@@ -28,8 +28,8 @@ Examples:
   my-program 2>&1 | hold log write shop events --drop   # never makes my-program wait
 
 If a ring is full, the command waits for room for each line from standard input, so no line is
-lost. It does not wait if --drop is given, if no collector is running, or if the lines are
-arguments. In these cases, it drops and counts each line for which there is no room. In a log
+lost. It does not wait if --drop is given, if no collector is running, or if the lines are given
+as arguments. In these cases, it drops and counts each line for which there is no room. In a log
 created with --overflow overwrite, it never waits: the oldest lines are overwritten.
 
 Exit codes:

@@ -50,9 +50,9 @@ file; the disk needs room for both.
 With --keep, when a new file replaces the old one, the old one is kept as a segment in FILE.d, or in
 the directory that --archive names. 'hold journal rebuild --at' restores the map as it was at any
 time that the segments and the file cover. The names of the segments contain the times of their
-first and last states, so the segments sort in chronological order. A new file also begins after
---segment-time. The journal removes a segment when no state within --keep needs it. Other programs
-may copy, move and delete segments.
+first and last states, so the segments sort in chronological order. A new file also begins when the
+time set by --segment-time has passed. The journal removes a segment when it is not needed to
+restore any state within the time set by --keep. Other programs may copy, move and delete segments.
 
 The map may be a replica: the journal records what the replica applies. Start the replica first.
 

@@ -36,8 +36,8 @@ exist. The map is complete before any process can read it. If the map exists, th
 With --at, the map becomes what it was at that time: the last recorded state at or before it.
 A journal records the time about every second while changes arrive, and before and after each
 pause. A time is in UTC unless it has a zone. The states come from the file, and from the segments
-that 'hold journal --keep' has left in FILE.d, or in the directory that --archive names. If the time
-cannot be restored, the error names the earliest and the latest time that can.
+that 'hold journal --keep' has left in FILE.d, or in the directory that --archive names. If the map
+cannot be restored to that time, the error names the earliest and the latest possible time.
 
 After a rebuild with --at, 'hold journal' does not continue the file, which has later changes. Use
 --replace to begin a new one; with --keep, the old file then becomes a segment.
