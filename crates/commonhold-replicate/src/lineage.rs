@@ -8,7 +8,9 @@
 //!
 //! Backups contain the records, and journals the lineage. A map that was restored, or rebuilt from
 //! a journal, continues its lineage as a promoted replica does: with the next epoch. So its
-//! replicas receive the whole map, and from then on they refuse the map that it replaces.
+//! replicas receive the whole map, and from then on they refuse the map that it replaces. While a
+//! map is being rebuilt, it is a replica's map without a record of its own: the record of the
+//! original origin stays, and says which epochs its replicas have seen.
 //!
 //! A replica may have only the keys of a prefix. Its map serves no replica and has no journal, and
 //! if it was promoted or restored, it is another map: its lineage is a new one.
@@ -18,7 +20,9 @@ use crate::protocol::key_prefix::KeyPrefix;
 use crate::protocol::secret;
 use crate::protocol::wire::{long, now_ms};
 use commonhold::map::{Map, MapOptions};
-use commonhold::raw::{AS_OF, Incarnation, Proof, companion_name, incarnation, lineage_name};
+use commonhold::raw::{
+    AS_OF, Incarnation, Proof, companion_name, incarnation, lineage_name, open_unready_map,
+};
 use commonhold::stream::StreamPosition;
 use commonhold::{Error, ErrorKind, Hold, Result};
 
@@ -134,8 +138,12 @@ fn records(hold: &Hold, map: &str) -> Result<Map> {
 
 /// The stored record, if there is one.
 pub(crate) fn stored(hold: &Hold, map: &str) -> Result<Option<Record>> {
+    Ok(stored_bytes(hold, map)?.and_then(|bytes| Record::of_bytes(&bytes)))
+}
+
+fn stored_bytes(hold: &Hold, map: &str) -> Result<Option<Vec<u8>>> {
     match hold.maps().open(&lineage_name(map)) {
-        Ok(records) => Ok(records.get(RECORD)?.and_then(|bytes| Record::of_bytes(&bytes))),
+        Ok(records) => records.get(RECORD),
         Err(error) if error.is_not_found() => Ok(None),
         Err(error) => Err(error),
     }
@@ -173,26 +181,34 @@ pub(crate) fn ensure_whole(hold: &Hold, map: &Map, act: &str) -> Result<()> {
     Err(Error::new(ErrorKind::Mismatch, text))
 }
 
-/// The lineage that an origin of this map hands down. Makes the record of an original origin, of a
-/// promoted replica, and of a restored map.
+/// The lineage that an origin of the map of this name hands down. Makes the record of an original
+/// origin, of a promoted replica, and of a restored map.
 ///
 /// # Errors
-/// `Mismatch` if the map has only the keys of a prefix; those of reading and writing the hold.
-pub(crate) fn of_origin(hold: &Hold, map: &Map) -> Result<Lineage> {
-    ensure_whole(hold, map, "serve replicas or have a journal")?;
-    let records = records(hold, map.name())?;
+/// `NotFound` if there is no such map; `Mismatch` if it has only the keys of a prefix; those of
+/// reading and writing the hold.
+pub(crate) fn of_origin(hold: &Hold, map: &str) -> Result<Lineage> {
     loop {
-        let bytes = records.get(RECORD)?;
+        // By its name: a handle may be on an earlier map.
+        let present = open_unready_map(hold, map)?;
+        ensure_whole(hold, &present, "serve replicas or have a journal")?;
+        let bytes = stored_bytes(hold, map)?;
         let record = bytes.as_deref().and_then(Record::of_bytes);
+        let is_replica = present.is_replica();
         let next = match record {
-            Some(record) if record.is_in(hold) && record.replica.is_some() == map.is_replica() => {
+            Some(record) if record.is_in(hold) && record.replica.is_some() == is_replica => {
                 return Ok(record.handed_down());
             }
-            record => successor(hold, map, record)?,
+            // The map is being rebuilt, and the record counts again afterwards. A replica that
+            // begins stores its own record.
+            Some(record) if record.is_in(hold) && is_replica => {
+                return Ok(Record { lineage: Lineage::default(), ..record }.handed_down());
+            }
+            record => successor(hold, &present, record)?,
         };
         // Another process may have made one.
         let next = next.bytes();
-        records.compare_exchange(RECORD, bytes.as_deref(), Some(&next))?;
+        records(hold, map)?.compare_exchange(RECORD, bytes.as_deref(), Some(&next))?;
     }
 }
 
@@ -273,3 +289,6 @@ pub(crate) fn read(positions: &Map, key: &[u8; 8]) -> Result<Option<StreamPositi
     let half = |at: usize| value.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
     Ok(half(0).zip(half(8)).map(|(stream, offset)| StreamPosition { stream, offset }))
 }
+
+#[cfg(test)]
+mod tests;

@@ -31,7 +31,6 @@ pub fn promote(hold: &Hold, map: &str) -> Result<Option<Promotion>> {
     if !hold.maps().promote(map)? {
         return Ok(None);
     }
-    let promoted = hold.maps().open(map)?;
-    let epoch = lineage::of_origin(hold, &promoted)?.epoch;
+    let epoch = lineage::of_origin(hold, map)?.epoch;
     Ok(Some(Promotion { position: reached, epoch }))
 }

@@ -122,3 +122,47 @@ fn a_replica_follows_a_map_that_was_rebuilt_from_its_journal() {
     source.begin(|_| ());
     is_refused(&copy.replica, "has seen epoch 4");
 }
+
+/// Its origin runs meanwhile, and the replica connects again and again.
+#[cfg(feature = "steps")]
+#[test]
+fn a_replica_follows_a_map_that_is_rebuilt_under_its_origin() {
+    use commonhold_testing::support::standstill::{go_on, stopped};
+    let source = Source::new(MapOptions::general());
+    source.map.set("a", "both").unwrap();
+    let Copy { hold, replica } = Copy::of(&source, "copy.hold");
+    let [path, file] = ["origin.hold", "it.journal"].map(|name| source.test_dir.path(name));
+    let options = JournalOptions { stream_bytes: 4 << 20, ..JournalOptions::default() };
+    let journal = Journal::start(&source.hold, "it", &file, options.clone()).unwrap();
+    source.map.sync(LONG).unwrap();
+    journal.finish().unwrap();
+    assert!(replica.wait_for(source.end(), LONG));
+    let again = || {
+        let hold = Hold::open(&path).unwrap();
+        hold.maps().drop("it").unwrap();
+        rebuild(&hold, "it", &file, &options).unwrap();
+    };
+    // Its second and its third epoch.
+    again();
+    agree_again(&source, &hold, "then");
+    let still = stopped("create.live", again);
+    is_refused(&replica, "has not received the map");
+    go_on(still);
+    agree_again(&source, &hold, "here");
+    drop(replica);
+    let other = Hold::create(source.test_dir.path("other.hold")).unwrap();
+    rebuild(&other, "it", &file, &options).unwrap();
+    let at = Address::Unix(source.test_dir.path("other"));
+    let (_origin, _) = served(&other, &at);
+    let replica = Replica::connect(&hold, "it", &at, eager(), ()).unwrap();
+    is_refused(&replica, "an origin of epoch 2, and the replica has seen epoch 3");
+}
+
+/// The replica gets a change of the map that was rebuilt.
+#[cfg(feature = "steps")]
+#[track_caller]
+fn agree_again(source: &Source, copy: &Hold, value: &str) {
+    let map = source.hold.maps().open("it").unwrap();
+    map.set("b", value).unwrap();
+    agree(&map, copy);
+}

@@ -177,7 +177,7 @@ impl Origin {
         let threads = options.threads()?;
         lineage::ensure_whole(hold, &open_unready_map(hold, map)?, "serve replicas")?;
         let map = follow(hold, map, options.stream_bytes)?;
-        lineage::of_origin(hold, &map)?;
+        lineage::of_origin(hold, map.name())?;
         let table = Arc::new(SubscriberTable::new(hold, map, options, in_common)?);
         let mut origin =
             Origin { table, threads: OwnedThreads::default(), watcher: OwnedThreads::default() };

@@ -335,7 +335,7 @@ impl Session {
         subscriber: &Subscriber,
     ) -> Result<(), Broken> {
         let (map, prefix) = (&table.map(), hello.prefix()?);
-        let mut origin = match lineage::of_origin(&table.hold, map) {
+        let mut origin = match lineage::of_origin(&table.hold, &table.name) {
             Ok(lineage) => Introduction::new(lineage),
             Err(error) if error.kind() == ErrorKind::Mismatch => partial(&error),
             Err(error) => return Err(over(error)),

@@ -23,7 +23,7 @@ use commonhold::{Error, ErrorKind, Hold, Result};
 /// # Errors
 /// Those of reading and writing the hold.
 pub(super) fn lineage_of(hold: &Hold, map: &Map) -> Result<Lineage> {
-    let lineage = lineage::of_origin(hold, map)?;
+    let lineage = lineage::of_origin(hold, map.name())?;
     Ok(match map.is_replica() {
         true => lineage,
         false => Lineage { path: Vec::new(), ..lineage },
