@@ -27,7 +27,7 @@ use crate::protocol::wire::{self, code};
 use commonhold::map::Map;
 use commonhold::raw::{Feed, IterStep, RawFrame, StepIter, fit_stream, iter_steps};
 use commonhold::stream::{Follower, StreamPosition};
-use commonhold::{Error, ErrorKind, Result};
+use commonhold::{Error, ErrorKind, Hold, Result};
 use commonhold_io::sockets::Bytes;
 use commonhold_io::thread_patience::with_patience;
 use std::time::{Duration, Instant};
@@ -84,6 +84,19 @@ impl Behind {
         }
         let text = format!("the stream of map '{}' has begun again", self.map.name());
         Err(Error::new(ErrorKind::Lapped, text))
+    }
+}
+
+/// Begins the map's stream if a process was killed while it gave it another size.
+///
+/// # Errors
+/// Those of beginning a stream.
+pub(crate) fn repair_stream(hold: &Hold, map: &Map) -> Result<()> {
+    match map.follow() {
+        Err(error) if error.is_not_found() && map.len().is_ok() => {
+            hold.maps().begin_stream(map.name(), 0).map(drop)
+        }
+        _ => Ok(()),
     }
 }
 

@@ -12,6 +12,8 @@ use commonhold_testing::support::refused;
 use commonhold_testing::support::test_dir::TestDir;
 #[cfg(feature = "steps")]
 use nix::sys::signal::Signal;
+#[cfg(feature = "steps")]
+use std::path::Path;
 use std::path::PathBuf;
 
 /// A hold and the journal of its map, used by one process after the other.
@@ -191,7 +193,24 @@ fn notes_that_came_into_another_hold_are_not_its_own() {
     assert!(noted.get(0) > 0, "there are no notes");
 }
 
-/// Another process is killed while it gives the stream another size.
+/// Steps of giving a stream another size.
+#[cfg(feature = "steps")]
+const RESIZING: [&str; 4] =
+    ["stream.renumbered", "block.unlinked", "stream.ended", "stream.linked"];
+
+/// Another process is killed while it gives the stream of `it` another size.
+#[cfg(feature = "steps")]
+#[track_caller]
+fn kill_resizing(path: &Path, step: &str) {
+    let mut victim = cast(step, || {
+        commonhold::steps::arm(&format!("{step}:kill")).unwrap();
+        let hold = Hold::open(path).unwrap();
+        let bytes = hold.maps().open("it").unwrap().stat().unwrap().stream.unwrap().bytes;
+        hold.maps().begin_stream("it", 2 * bytes).unwrap();
+    });
+    assert_eq!(victim.wait(), End::By(Signal::SIGKILL), "{step}");
+}
+
 #[test]
 #[cfg(feature = "steps")]
 fn a_journal_repairs_a_stream_whose_resizing_was_killed() {
@@ -199,18 +218,28 @@ fn a_journal_repairs_a_stream_whose_resizing_was_killed() {
     let hold = Hold::create(&lives.path).unwrap();
     let map = hold.maps().create("it", MapOptions::general()).unwrap();
     let journal = Journal::start(&hold, "it", &lives.file, options()).unwrap();
-    for step in ["stream.renumbered", "block.unlinked", "stream.ended", "stream.linked"] {
+    for step in RESIZING {
         fill(&map, 0..10, step);
         map.sync(LONG).unwrap();
-        let mut victim = cast(step, || {
-            commonhold::steps::arm(&format!("{step}:kill")).unwrap();
-            let hold = Hold::open(&lives.path).unwrap();
-            let bytes = map.stat().unwrap().stream.unwrap().bytes;
-            hold.maps().begin_stream("it", 2 * bytes).unwrap();
-        });
-        assert_eq!(victim.wait(), End::By(Signal::SIGKILL), "{step}");
+        kill_resizing(&lives.path, step);
         hold.sweep().unwrap();
         until("all becomes durable", || map.sync(LONG).is_ok());
     }
     journal.finish().unwrap();
+}
+
+/// The origin begins the stream again, and so the replica gets the whole map.
+#[test]
+#[cfg(feature = "steps")]
+fn an_origin_repairs_a_stream_whose_resizing_was_killed() {
+    use crate::party::{Copy, Source, pairs};
+    let source = Source::new(MapOptions::general());
+    let copy = Copy::of(&source, "copy.hold");
+    copy.agrees(&source);
+    for step in RESIZING {
+        kill_resizing(&source.test_dir.path("origin.hold"), step);
+        source.hold.sweep().unwrap();
+        source.map.set("killed at", step).unwrap();
+        until("the replica has the change", || copy.pairs() == pairs(&source.map));
+    }
 }

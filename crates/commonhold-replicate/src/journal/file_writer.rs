@@ -1,6 +1,6 @@
 //! The writer of one file of a journal, and the stream that goes into it.
 
-use crate::delivery::Delivery;
+use crate::delivery::{Delivery, repair_stream};
 use crate::journal::file::{Identity, JournalFile, failed};
 use crate::journal::reader::Reader;
 use crate::journal::run::Run;
@@ -272,16 +272,6 @@ impl FileWriter {
 /// The time, as far as a file can state it.
 pub(super) fn clock_ms() -> u64 {
     now_ms().min(LATEST_MS)
-}
-
-/// Begins the map's stream if a process was killed while it gave it another size.
-fn repair_stream(hold: &Hold, map: &Map) -> Result<()> {
-    match map.follow() {
-        Err(error) if error.is_not_found() && map.len().is_ok() => {
-            hold.maps().begin_stream(map.name(), 0).map(drop)
-        }
-        _ => Ok(()),
-    }
 }
 
 #[cold]

@@ -1,5 +1,6 @@
 //! The shared data of an origin's threads: the map, the replicas, the requests to be woken.
 
+use crate::delivery::repair_stream;
 use crate::origin::catch_up::CatchUps;
 use crate::origin::handshake::Greeted;
 use crate::origin::limits::{MOST_JOINING, PairBytes};
@@ -13,6 +14,7 @@ use commonhold::stream::StreamPosition;
 use commonhold::{Error, Hold};
 use commonhold_io::address::{Address, SocketFile};
 use commonhold_io::sockets::Waker;
+use commonhold_io::thread_patience::with_patience;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -20,6 +22,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+/// How long repairing the stream may wait for a stopped process.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// An order for a serving thread.
 pub(crate) enum Order {
@@ -173,11 +178,15 @@ impl SubscriberTable {
     }
 
     /// If the map was dropped, continues with the map that has the name now: a relay's map is
-    /// replaced when its origin has another one.
+    /// replaced when its origin has another one. If the map has lost its stream, begins another.
     pub(crate) fn renew(&self) {
         let map = self.map();
-        // While the stream is being resized there is none, and the map has not been dropped.
-        if map.follow().is_ok() || map.len().is_ok() {
+        if map.follow().is_ok() {
+            return;
+        }
+        if map.len().is_ok() {
+            // If it fails, or takes too long, the next call tries it again.
+            let _ = with_patience(PATIENCE, || repair_stream(&self.hold, &map));
             return;
         }
         let next = || {
