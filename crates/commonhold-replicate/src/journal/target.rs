@@ -90,8 +90,9 @@ impl Target {
 /// A directory with journals; while this lives, no other process writes journals of a hold there.
 #[derive(Debug)]
 pub(crate) struct DirectoryLock {
-    _own: OwnPath,
     _file: File,
+    // Behind the file, whose closing releases the lock of every journal of this process.
+    _own: OwnPath,
 }
 
 impl DirectoryLock {
@@ -109,6 +110,35 @@ impl DirectoryLock {
         let file = options.write(true).create(true).truncate(false).open(&path);
         let file = file.map_err(|e| failed(&path, "cannot write", &e))?;
         lock_for(&file, &path, "directory")?;
-        Ok(DirectoryLock { _own: own, _file: file })
+        Ok(DirectoryLock { _file: file, _own: own })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use commonhold_testing::support::process::until;
+
+    fn is_open(path: &Path) -> bool {
+        let descriptors = std::fs::read_dir("/proc/self/fd").unwrap();
+        let mut targets = descriptors.map(|entry| std::fs::read_link(entry.unwrap().path()));
+        targets.any(|target| target.is_ok_and(|target| target == path))
+    }
+
+    /// Otherwise the closing would release the lock of a journal that has begun meanwhile.
+    #[test]
+    fn the_file_of_a_directory_is_closed_before_its_path_is_free() {
+        let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+        let (lock, path) =
+            (DirectoryLock::take(directory.path()).unwrap(), directory.path().join("lock"));
+        assert!(is_open(&path));
+        // The path is in the list until this is over.
+        let own = OWN.lock().unwrap();
+        let ends = std::thread::spawn(|| drop(lock));
+        until("the file is closed", || !is_open(&path));
+        assert!(own.contains(&(process_number(), path.clone())));
+        drop(own);
+        ends.join().unwrap();
+        DirectoryLock::take(directory.path()).unwrap();
     }
 }
