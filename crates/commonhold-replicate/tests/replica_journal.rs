@@ -378,6 +378,31 @@ fn the_journals_of_a_hold_include_replicas() {
     assert_eq!(rebuilt(&source.test_dir, &file), digest(&source.map));
 }
 
+/// As a mirror's, whose map has no lineage.
+#[test]
+fn the_map_of_a_replica_without_a_lineage_is_not_rebuilt() {
+    let test_dir = TestDir::memory();
+    let [path, directory] = ["copy.hold", "journals"].map(|name| test_dir.path(name));
+    let all = || HoldJournalOptions { journal: options(), ..HoldJournalOptions::default() };
+    let hold = Hold::create(&path).unwrap();
+    let map = hold.maps().open_replica("it", MapOptions::general()).unwrap();
+    map.set("first", "1").unwrap();
+    let journal = HoldJournal::start(&hold, &directory, all()).unwrap();
+    record(&map);
+    journal.finish().unwrap();
+    drop((map, hold));
+    std::fs::remove_file(&path).unwrap();
+    assert!(inspect(directory.join("it.journal")).unwrap().of_replica);
+    let hold = Hold::create(&path).unwrap();
+    let journal = HoldJournal::start(&hold, &directory, all()).unwrap();
+    assert!(hold.maps().list().unwrap().is_empty());
+    // Its replica brings it.
+    let map = hold.maps().open_replica("it", MapOptions::general()).unwrap();
+    map.set("first", "1").unwrap();
+    record(&map);
+    journal.finish().unwrap();
+}
+
 /// The journal of the replica `of`, until it is killed.
 fn journal(play: &Play, of: usize) -> Child {
     let (row, path, file) = (play.row(2), play.copy_path(of), play.test_dir.path("it.journal"));

@@ -23,7 +23,6 @@ use crate::journal::span::Span;
 use crate::journal::target::{OwnPath, Target};
 use crate::journal::trust::{ALL, Trust};
 use crate::journal::{JournalOptions, JournalStatus, SyncPolicy};
-use crate::protocol::introduction::Lineage;
 use commonhold::map::Map;
 use commonhold::raw::{Incarnation, JournalSlot, incarnation};
 use commonhold::stream::StreamPosition;
@@ -183,7 +182,7 @@ impl JournalWriter {
         }
         let Some(reader) = self.believable(reader)? else { return Ok(None) };
         self.plan(reader.whole_bytes());
-        let states_replica = reader.lineage().is_some_and(Lineage::is_of_replica);
+        let states_replica = reader.is_of_replica();
         let mut resumed = FileWriter::resume(&self.map, reader, &self.trust, &self.run)?;
         if let Some(track) = &mut resumed {
             track.is_trusted = is_trusted;

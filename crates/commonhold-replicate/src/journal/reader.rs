@@ -184,6 +184,11 @@ impl Reader {
         self.lineage.as_ref().filter(|lineage| lineage.is_known())
     }
 
+    /// Whether the map was a replica's, which may not have known its lineage.
+    pub(super) fn is_of_replica(&self) -> bool {
+        self.lineage.as_ref().is_some_and(Lineage::is_of_replica)
+    }
+
     /// The change before its position, if it is in the file.
     ///
     /// # Errors

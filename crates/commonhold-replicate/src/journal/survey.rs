@@ -8,7 +8,6 @@
 use crate::journal::JournalOptions;
 use crate::journal::reader::{Entry, Reader};
 use crate::journal::span::Span;
-use crate::protocol::introduction::Lineage;
 use commonhold::stream::StreamPosition;
 use commonhold::{Error, ErrorKind, Result};
 use std::fmt;
@@ -166,7 +165,7 @@ pub(crate) fn survey_states(
     let contents = JournalContents {
         file: path.display().to_string(),
         map: reader.welcome.name.clone(),
-        of_replica: reader.lineage().is_some_and(Lineage::is_of_replica),
+        of_replica: reader.is_of_replica(),
         position: reader.position(),
         is_whole: reader.is_complete(),
         whole_from: reader.whole_from(),
