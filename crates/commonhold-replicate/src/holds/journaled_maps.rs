@@ -6,6 +6,7 @@
 use crate::growing_pause::GrowingPause;
 use crate::holds::dropped_files::DroppedFiles;
 use crate::holds::journal::{HoldJournalOptions, JournalState, JournaledMap, Shared};
+use crate::holds::missing::dropped;
 use crate::holds::patterns::Patterns;
 use crate::journal::catalogue::{CatalogueWriter, Event, Life, file_of};
 use crate::journal::rebuild::{interrupted, is_half_rebuilt, is_interrupted};
@@ -32,9 +33,6 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_secs(2);
 /// The longest such time: an attempt may read the whole file.
 const AGAIN_AT_MOST: Duration = Duration::from_secs(300);
-/// When a map that is missing is looked for a second time: a replica's full sync may be replacing
-/// it at this moment.
-const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 /// Why maps are skipped for a while.
 const NOT_RECEIVED: &str = "it has not received its contents yet";
@@ -248,7 +246,8 @@ impl JournaledMaps {
             is_dropped.then(|| (name.clone(), life.clone()))
         };
         let gone = self.catalogue.catalogue.maps.iter().filter_map(is_gone).collect();
-        for (name, life) in self.absent(gone) {
+        // If the journal ends meanwhile, the next one finds out.
+        for (name, life) in dropped(&self.hold, &self.shared.ending, gone, |(name, _)| name) {
             match self.catalogue.note(&name, life.number, Event::Dropped, life.of) {
                 Ok(()) => drop(self.shared.take(|other, _| *other == *name)),
                 Err(error) => self.put_failed(&name, life.number, error.to_string()),
@@ -260,24 +259,6 @@ impl JournaledMaps {
             let is_failed = matches!(place, Place::Failed(_));
             is_failed && !names.contains(name) && catalogue.present(name).is_none()
         }));
-    }
-
-    /// The maps among these that exist neither now nor a moment later. While a full sync puts
-    /// another map in the place of a replica's, the list of names may lack it; and if the new map
-    /// has another mode, no map has this name between two steps of the sync.
-    fn absent(&self, mut maps: Vec<(String, Life)>) -> Vec<(String, Life)> {
-        let is_absent = |(name, _): &(String, Life)| match open_unready_map(&self.hold, name) {
-            Ok(_) => false,
-            // Another structure has the name.
-            Err(error) => error.is_not_found() || error.kind() == ErrorKind::Mismatch,
-        };
-        maps.retain(is_absent);
-        // If the journal ends meanwhile, the next one finds out.
-        if maps.is_empty() || self.shared.ending.sleep(LOOK_AGAIN) {
-            return Vec::new();
-        }
-        maps.retain(is_absent);
-        maps
     }
 
     /// The maps whose journals have to be started.

@@ -14,6 +14,7 @@
 //! | `reports` | its reports, for `hold stat` |
 //! | `journal` | [`HoldJournal`](journal::HoldJournal): its options, its status and its thread |
 //! | `journaled_maps` | the maps that it records, each with a journal of its own |
+//! | `missing` | whether maps that are missing were dropped |
 //! | `dropped_files` | the files of maps that were dropped |
 //! | `rebuild` | all maps from their journals |
 //! | `patterns` | which maps, by name |
@@ -30,6 +31,7 @@ mod followed_maps;
 mod front;
 pub(crate) mod journal;
 mod journaled_maps;
+mod missing;
 pub(crate) mod origin;
 mod patterns;
 mod peer;

@@ -4,6 +4,7 @@
 
 use crate::holds::ending::Ending;
 use crate::holds::feed::Names;
+use crate::holds::missing::dropped;
 use crate::holds::origin::{HoldOriginOptions, ServedMap};
 use crate::holds::patterns::Patterns;
 use crate::holds::peer::Peer;
@@ -98,8 +99,11 @@ impl ServedMaps {
     }
 
     fn forget_others(&self, names: &BTreeSet<String>) {
+        let known: BTreeSet<String> = self.lock().maps.keys().cloned().collect();
+        let missing = known.difference(names).cloned().collect();
+        let gone = dropped(&self.hold, &self.ending, missing, String::as_str);
         let mut state = self.lock();
-        let gone: Vec<_> = state.maps.extract_if(.., |name, _| !names.contains(name)).collect();
+        let gone: Vec<_> = state.maps.extract_if(.., |name, _| gone.contains(name)).collect();
         if !gone.is_empty() {
             state.renumber();
         }
@@ -229,3 +233,6 @@ pub(super) enum Unserved {
     /// The map is not served.
     Map(Box<Peer>, String),
 }
+
+#[cfg(all(test, feature = "steps"))]
+mod tests;
