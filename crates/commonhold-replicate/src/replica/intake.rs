@@ -76,17 +76,16 @@ impl Intake {
     /// `Busy` if it runs already; `Mismatch` if the map is not a replica's, or has the keys of
     /// another prefix.
     pub(crate) fn open(hold: &Hold, name: &str, prefix: &KeyPrefix) -> Result<Intake> {
-        let found = match open_unready_map(hold, name) {
-            Ok(map) => Some(hold.maps().open_replica(name, map.options().clone())?),
-            Err(error) if error.is_not_found() => None,
-            Err(error) => return Err(error),
-        };
         // Before there is a map: without the slot, it would seem to be half rebuilt from a journal.
+        // And before it is opened: another process may promote it, or put another in its place.
         let place = StoredPosition::take(hold, name)?;
-        let map = match found {
-            Some(map) => map,
+        let map = match open_unready_map(hold, name) {
+            Ok(map) => hold.maps().open_replica(name, map.options().clone())?,
             // From now on nobody makes an ordinary map of this name.
-            None => create_unready_map(hold, name, MapOptions::general())?,
+            Err(error) if error.is_not_found() => {
+                create_unready_map(hold, name, MapOptions::general())?
+            }
+            Err(error) => return Err(error),
         };
         if !place.is_of(&map)? {
             place.forget()?;

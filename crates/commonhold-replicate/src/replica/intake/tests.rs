@@ -254,3 +254,23 @@ fn pairs_expire_by_the_origins_clock() {
     }
     assert_eq!([has("never"), has("later"), has("before")], [true, false, false]);
 }
+
+/// The process is stopped while it makes its slot, and the map is promoted and served.
+#[cfg(feature = "steps")]
+#[test]
+fn a_replica_that_begins_leaves_the_lineage_of_a_promoted_map() {
+    use crate::lineage::of_origin;
+    use commonhold_testing::support::standstill::{go_on, stopped};
+    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = directory.path().join("it.hold");
+    let hold = Hold::create(&path).unwrap();
+    hold.maps().open_replica("it", MapOptions::general()).unwrap();
+    let still = stopped("block.zeroed", || {
+        let intake = Intake::open(&Hold::open(&path).unwrap(), "it", &KeyPrefix::default());
+        assert!(intake.is_err_and(|error| error.kind() == ErrorKind::Mismatch));
+    });
+    hold.maps().promote("it").unwrap();
+    let lineage = of_origin(&hold, "it").unwrap();
+    go_on(still);
+    assert_eq!(of_origin(&hold, "it").unwrap(), lineage);
+}
