@@ -87,6 +87,12 @@ impl Behind {
     }
 }
 
+/// Makes the map's stream large enough for the changes that did not fit into it: otherwise the next
+/// change of that size would end a full sync, too. Returns why it could not.
+pub(crate) fn fit(map: &Map) -> Option<Error> {
+    with_patience(PATIENCE, || fit_stream(map)).err()
+}
+
 /// Begins the map's stream if a process was killed while it gave it another size.
 ///
 /// # Errors
@@ -129,18 +135,22 @@ pub(crate) struct Delivery {
 }
 
 impl Delivery {
-    /// Begins at a position, if the stream still has it; otherwise with a full sync.
+    /// Begins at a position, if the stream still has it; otherwise with a full sync, before which
+    /// `make_room` makes the stream large enough, or returns why it could not.
     ///
     /// # Errors
     /// Those of following.
-    pub(crate) fn begin(map: &Map, position: Option<StreamPosition>) -> Result<Delivery> {
+    pub(crate) fn begin(
+        map: &Map,
+        position: Option<StreamPosition>,
+        make_room: impl FnOnce() -> Option<Error>,
+    ) -> Result<Delivery> {
         let resumed = position.and_then(|position| map.follow_from(position).ok());
         let mut too_small = None;
         let (follower, pairs) = match resumed {
             Some(follower) => (follower, None),
             None => {
-                // Otherwise the next change of that size would end this full sync, too.
-                too_small = with_patience(PATIENCE, || fit_stream(map)).err();
+                too_small = make_room();
                 (map.follow()?, Some(iter_steps(map, &[], false)))
             }
         };

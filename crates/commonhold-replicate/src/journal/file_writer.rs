@@ -1,6 +1,6 @@
 //! The writer of one file of a journal, and the stream that goes into it.
 
-use crate::delivery::{Delivery, repair_stream};
+use crate::delivery::{Delivery, fit, repair_stream};
 use crate::journal::file::{Identity, JournalFile, failed};
 use crate::journal::reader::Reader;
 use crate::journal::run::Run;
@@ -90,7 +90,7 @@ impl FileWriter {
     /// Begins a new file with a full sync.
     pub(super) fn begin(hold: &Hold, map: &Map, path: &Path, run: &Run) -> Result<FileWriter> {
         repair_stream(hold, map)?;
-        let delivery = Delivery::begin(map, None)?.without_time();
+        let delivery = Delivery::begin(map, None, || fit(map))?.without_time();
         let before = proof_at(map.follow()?, delivery.position())?;
         let welcome = Welcome {
             // Readers that come from an earlier file compare it with the last change there.
@@ -115,7 +115,7 @@ impl FileWriter {
         run: &Run,
     ) -> Result<Option<FileWriter>> {
         let (position, identity) = (reader.position(), reader.identity);
-        let delivery = Delivery::begin(map, Some(position))?.without_time();
+        let delivery = Delivery::begin(map, Some(position), || fit(map))?.without_time();
         if delivery.is_syncing() || !reader.is_complete() || !reader.may_have_times {
             return Ok(None);
         }

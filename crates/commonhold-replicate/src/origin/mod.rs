@@ -10,6 +10,7 @@ pub(crate) mod notices;
 mod serve;
 pub(crate) mod session;
 mod start;
+mod stream_room;
 pub(crate) mod subscriber_table;
 mod watch;
 

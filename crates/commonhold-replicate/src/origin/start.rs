@@ -25,10 +25,11 @@ pub(super) fn delivery(
     own: &Lineage,
 ) -> Result<Delivery> {
     let known = hello.position.filter(|_| hello.lineage.0 == own.id);
-    let Some(at) = known else { return Delivery::begin(map, None) };
+    let make_room = || table.stream_room.make(map);
+    let Some(at) = known else { return Delivery::begin(map, None, make_room) };
     let found = proof(table, map, at)?;
     if found == hello.proof {
-        return Delivery::begin(map, known);
+        return Delivery::begin(map, known, make_room);
     }
     let last = hello.proof.filter(|_| found.is_none() && is_lapped(map, at));
     let earlier = last.and_then(|last| match earlier_changes(table, id, map, (at, last), hello) {
@@ -40,7 +41,7 @@ pub(super) fn delivery(
     });
     match earlier {
         Some(earlier) => Delivery::begin_behind(map, at, earlier),
-        None => Delivery::begin(map, None),
+        None => Delivery::begin(map, None, make_room),
     }
 }
 

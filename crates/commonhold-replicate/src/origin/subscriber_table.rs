@@ -6,6 +6,7 @@ use crate::origin::handshake::Greeted;
 use crate::origin::limits::{MOST_JOINING, PairBytes};
 use crate::origin::notices::Notices;
 use crate::origin::session::{ReplicaState, Subscriber};
+use crate::origin::stream_room::StreamRoom;
 use crate::origin::{OriginOptions, Transmission};
 use crate::protocol::inbox::Inbox;
 use commonhold::map::Map;
@@ -124,6 +125,7 @@ pub(crate) struct SubscriberTable {
     pub(crate) in_common: InCommon,
     pub(crate) notices: Notices,
     pub(crate) catch_ups: Arc<CatchUps>,
+    pub(crate) stream_room: StreamRoom,
 }
 
 /// The threads that wait for the stream to grow beyond an offset, with that offset.
@@ -170,6 +172,7 @@ impl SubscriberTable {
             in_common,
             notices,
             catch_ups: Arc::default(),
+            stream_room: StreamRoom::default(),
         })
     }
 
