@@ -2,11 +2,14 @@
 #![cfg(feature = "steps")]
 
 use crate::cast::{Play, Row, scribble, word};
+use crate::party::{Copy, LONG, Source};
 use crate::stairs;
 use commonhold::map::MapOptions;
 use commonhold::{ErrorKind, Hold, steps};
 use commonhold_io::sockets::LoopKind;
+use commonhold_replicate::ReplicaStatus;
 use commonhold_testing::support::process::{Child, End, until};
+use commonhold_testing::support::standstill::{go_on, stopped};
 use commonhold_testing::support::{Dice, refused};
 use nix::sys::signal::Signal;
 use std::time::Duration;
@@ -102,4 +105,28 @@ fn a_writer_stopped_in_the_stream_delays_only_writers() {
             stopped_writer(step, then);
         }
     }
+}
+
+/// The record of the map's lineage is missing, and a process that changes it stands still.
+#[test]
+fn a_replica_that_waits_for_the_lineage_holds_up_no_other() {
+    let source = Source::new(MapOptions::general());
+    let copy = Copy::of(&source, "copy.hold");
+    copy.agrees(&source);
+    let path = source.test_dir.path("origin.hold");
+    source.hold.maps().open(".lineage/it").unwrap().delete("lineage").unwrap();
+    let still = stopped("write.locked", || {
+        let hold = Hold::open(path).unwrap();
+        hold.maps().open(".lineage/it").unwrap().set("lineage", "of another program").unwrap();
+    });
+    let other = Copy::of(&source, "other.hold");
+    let has_failed = |status: &ReplicaStatus| {
+        let error = status.last_error.as_ref();
+        error.is_some_and(|error| error.contains("closed the connection"))
+    };
+    assert!(other.replica.wait(LONG, has_failed), "{:?}", other.replica.status());
+    source.map.set("a", "1").unwrap();
+    copy.agrees(&source);
+    go_on(still);
+    other.agrees(&source);
 }

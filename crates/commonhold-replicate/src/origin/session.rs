@@ -9,6 +9,7 @@ use crate::lineage;
 use crate::origin::acks::Ack;
 use crate::origin::handshake::{Greeted, Handshake, unexpected};
 use crate::origin::limits::{FREE_BYTES, PairBytes, SendDeadline};
+use crate::origin::serve::MOMENT;
 use crate::origin::start;
 use crate::origin::subscriber_table::{Known, SubscriberTable};
 use crate::origin_clock::OriginClock;
@@ -27,6 +28,7 @@ use commonhold::raw::{MapIdentity, is_unready, map_identity};
 use commonhold::stream::StreamPosition;
 use commonhold::{Error, ErrorKind};
 use commonhold_io::sockets::Bytes;
+use commonhold_io::thread_patience::with_patience;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -335,7 +337,8 @@ impl Session {
         subscriber: &Subscriber,
     ) -> Result<(), Broken> {
         let (map, prefix) = (&table.map(), hello.prefix()?);
-        let mut origin = match lineage::of_origin(&table.hold, &table.name) {
+        let lineage = with_patience(MOMENT, || lineage::of_origin(&table.hold, &table.name));
+        let mut origin = match lineage {
             Ok(lineage) => Introduction::new(lineage),
             Err(error) if error.kind() == ErrorKind::Mismatch => partial(&error),
             Err(error) => return Err(over(error)),
