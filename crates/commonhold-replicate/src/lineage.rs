@@ -4,7 +4,8 @@
 //! and stays with the name: a map that is dropped and created again is served with the same
 //! lineage. The record of a replica is what its origin has sent, and belongs to the replica's map.
 //! If that map is an ordinary one by now, it was promoted: the lineage stays, and its epoch grows
-//! by one.
+//! by one. While the replica drops that map for one of another mode, the record belongs to the next
+//! map of the name that has no contents yet.
 //!
 //! Backups contain the records, and journals the lineage. A map that was restored, or rebuilt from
 //! a journal, continues its lineage as a promoted replica does: with the next epoch. So its
@@ -21,7 +22,8 @@ use crate::protocol::secret;
 use crate::protocol::wire::{long, now_ms};
 use commonhold::map::{Map, MapOptions};
 use commonhold::raw::{
-    AS_OF, Incarnation, Proof, companion_name, incarnation, lineage_name, open_unready_map,
+    AS_OF, Incarnation, Proof, companion_name, incarnation, is_unready, lineage_name,
+    open_unready_map,
 };
 use commonhold::stream::StreamPosition;
 use commonhold::{Error, ErrorKind, Hold, Result};
@@ -39,6 +41,9 @@ const OF_REPLICA: u64 = 1;
 /// The same of a replica that has only the keys of a prefix. A program that does not know such
 /// replicas finds no replica's record, so it continues none.
 const OF_PART: u64 = 2;
+
+/// Stands for a replica's next map, which has no contents yet.
+const NEXT: Incarnation = Incarnation { root: u64::MAX, number: u64::MAX };
 
 /// The record of one map.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,6 +80,22 @@ impl Record {
     /// Whether the record belongs to this map, as a replica's.
     pub(crate) fn is_of(&self, hold: &Hold, map: &Map) -> bool {
         self.is_in(hold) && self.replica.is_some_and(|maps| maps.contains(&incarnation(map)))
+    }
+
+    /// Notes that the replica drops its map, and makes one of another mode.
+    pub(crate) fn await_next(&mut self, map: &Map) {
+        self.replica = Some([incarnation(map), NEXT]);
+    }
+
+    /// The same record, of this map from now on.
+    pub(crate) fn of_map(self, map: &Map) -> Record {
+        Record { replica: Some([incarnation(map); 2]), ..self }
+    }
+
+    /// Whether it goes on with this map, because the replica was killed before it noted that.
+    pub(crate) fn continues_with(&self, hold: &Hold, map: &Map) -> bool {
+        let awaits = self.replica.is_some_and(|maps| maps.contains(&NEXT));
+        self.is_in(hold) && awaits && map.is_replica() && is_unready(map)
     }
 
     /// The lineage as this map hands it down.

@@ -265,6 +265,9 @@ impl Intake {
     /// Drops the public map for one of another mode, without contents.
     fn replace(&mut self, mode: MapMode) -> Result<()> {
         let bytes = self.stream_bytes()?;
+        if let Some(map) = &self.map {
+            self.pin.leaves(map)?;
+        }
         self.hold.maps().drop(&self.name)?;
         let map = create_unready_map(&self.hold, &self.name, MapOptions::from(mode))?;
         if let Some(bytes) = bytes {

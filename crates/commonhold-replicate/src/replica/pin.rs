@@ -31,6 +31,7 @@ impl Pin {
                 }
                 record
             }
+            Some(record) if record.continues_with(&hold, map) => record.of_map(map),
             // The node of another map may be that of the hold which this one is a copy of.
             _ => Record::of_replica(&hold, map)?,
         };
@@ -117,6 +118,12 @@ impl Pin {
         }
         self.record.lineage.path = path;
         self.store().map_err(|e| Broken(e.to_string()))
+    }
+
+    /// Keeps to the lineage when this map is dropped for one of another mode.
+    pub(crate) fn leaves(&mut self, map: &Map) -> Result<()> {
+        self.record.await_next(map);
+        self.store()
     }
 
     /// Keeps to the lineage when `next` takes the place of `map`.

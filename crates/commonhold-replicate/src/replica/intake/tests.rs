@@ -274,3 +274,43 @@ fn a_replica_that_begins_leaves_the_lineage_of_a_promoted_map() {
     go_on(still);
     assert_eq!(of_origin(&hold, "it").unwrap(), lineage);
 }
+
+/// The map has contents of one mode, and is about to be replaced by one of another mode.
+#[cfg(feature = "steps")]
+#[test]
+fn a_replica_killed_between_two_modes_keeps_to_its_lineage() {
+    use commonhold::steps;
+    use commonhold_testing::support::process::{Child, End};
+    use nix::sys::signal::Signal;
+    let lineage = Lineage { id: [1; 16], epoch: 3, ..Lineage::default() };
+    let origin = Introduction::new(lineage);
+    let fill = |intake: &mut Intake, mode| {
+        intake.begin(&welcome(mode), &origin).unwrap();
+        say(intake, |words| wire::put_complete(words, 0, 0));
+    };
+    for step in ["drop.done", "create.live"] {
+        let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+        let path = directory.path().join("it.hold");
+        let hold = Hold::create(&path).unwrap();
+        let open = |hold: &Hold| Intake::open(hold, "it", &KeyPrefix::default()).unwrap();
+        let mut intake = open(&hold);
+        intake.pin.meet(&origin, false).unwrap();
+        fill(&mut intake, MapMode::General);
+        assert!(intake.arrive().unwrap());
+        drop(intake);
+        let mut victim = Child::run(step, || {
+            let mut intake = open(&Hold::open(&path).unwrap());
+            fill(&mut intake, MapOptions::fixed(4, 4).mode());
+            steps::arm(&format!("{step}:kill")).unwrap();
+            intake.arrive().unwrap();
+        });
+        assert_eq!(victim.wait(), End::By(Signal::SIGKILL), "{step}");
+        // Also by the next process but one.
+        for _ in 0..2 {
+            assert_eq!(open(&hold).pin.lineage(), ([1; 16], 3), "{step}");
+        }
+        // A map that is dropped later does not continue it.
+        hold.maps().drop("it").unwrap();
+        assert_eq!(open(&hold).pin.lineage(), ([0; 16], 0), "{step}");
+    }
+}
