@@ -124,6 +124,39 @@ fn compaction_goes_on_after_an_extent_that_cannot_be_emptied() {
     assert!(report.ok && report.allocated == report.reachable, "{report:?}");
 }
 
+/// A process stands still with the lock over the growth of a hold that has grown to its limit.
+/// Others need that lock for nothing: they find room in sparse extents.
+#[test]
+fn a_hold_at_its_limit_waits_for_nobody_who_grows_it() {
+    /// The step of growth before the last one.
+    const SIZE: u64 = LIMIT / 4 * 3;
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
+    let hold = limited(&path);
+    let map = general(&hold, "it");
+    let size = || std::fs::metadata(&path).unwrap().len();
+    let count = (0u32..).find(|n| map.set(n.to_le_bytes(), [1; 1000]).is_ok() && size() >= SIZE);
+    let count = count.unwrap();
+    assert_eq!(size(), SIZE);
+    for n in (0..count).step_by(2) {
+        map.delete(n.to_le_bytes()).unwrap();
+    }
+    drop((map, hold));
+    let still = stopped("grow.committed", || {
+        let map = general(&Hold::open(&path).unwrap(), "it");
+        for n in 0..1000 {
+            map.set(format!("its {n}"), vec![2; HALF_EXTENT]).unwrap();
+        }
+    });
+    assert_eq!(size(), LIMIT);
+    third("a writer", || {
+        let map = general(&patient(&path), "it");
+        map.set("one record", [3; 4000]).unwrap();
+        map.set("an extent", vec![3; 2 * HALF_EXTENT]).unwrap();
+    });
+    still.slay();
+}
+
 /// The only extent with room belonged to a dead process: to recover that process suffices.
 #[test]
 fn a_change_uses_the_extent_of_a_dead_process() {

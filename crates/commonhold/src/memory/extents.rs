@@ -474,22 +474,31 @@ pub(crate) fn rebuild_hints(space: &Space) {
 /// `Full` at the size limit, at the end of the reservation, or when the file system is full.
 pub(crate) fn grow(space: &Space, peers: &impl Peers, seen: u64, wanted: u64) -> Result<()> {
     let growth = growth(space);
+    // Before the lock: a call in a hold that cannot grow waits for nobody.
+    let new = allowed(space, seen, wanted)?;
     let _lock = robust_lock::hold(&growth.lock, peers, Level::Growth)?;
     step!("grow.locked");
     match committed(space) == seen {
-        true => extend(space, seen, wanted),
+        true => extend(space, seen, new),
         false => Ok(()),
     }
 }
 
-/// Under the growth lock.
-fn extend(space: &Space, old: u64, wanted: u64) -> Result<()> {
+/// The size to which a hold of `old` extents grows if it needs `wanted`. The limit never changes.
+///
+/// # Errors
+/// `Full` if the limit is below what is needed.
+fn allowed(space: &Space, old: u64, wanted: u64) -> Result<u64> {
     let limit = growth(space).max_bytes.load(Ordering::Relaxed).min(space.reserved()) / EXTENT;
     let (new, least) = target(old, wanted);
-    let new = new.min(limit);
-    if new < least {
+    if limit < least {
         return Err(full(space, "more extents"));
     }
+    Ok(new.min(limit))
+}
+
+/// Under the growth lock.
+fn extend(space: &Space, old: u64, new: u64) -> Result<()> {
     lengthen(space, old, new)?;
     for first in ranges(old, new) {
         for extent in first..first + table_extents(first) {
