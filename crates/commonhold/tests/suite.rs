@@ -33,6 +33,7 @@ mod log_faults;
 mod log_processes;
 mod message_pairs;
 mod model;
+mod one_patience;
 mod pair_handle;
 mod pairs;
 mod panics;

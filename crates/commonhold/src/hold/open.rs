@@ -56,7 +56,8 @@ impl HoldOptions {
     /// # Errors
     /// `NotFound`, `Permission`, `ReadOnly`, `NotAHold`, `Version`, `Truncated`, `Damaged`,
     /// `Unclean` (a file hold after a crash of the system), `Busy`, `Unsupported` (file system),
-    /// `TooManyParticipants`, `Invalid` (name).
+    /// `TooManyParticipants`, `Invalid` (name); `TimedOut` if only dead processes' places are left,
+    /// and a stopped process holds what their recovery needs.
     pub fn open(&self, name: impl AsRef<Path>) -> Result<Hold> {
         open(name.as_ref(), self)
     }

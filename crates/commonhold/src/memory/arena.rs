@@ -25,6 +25,7 @@ use crate::sync::robust_lock::Level;
 use crate::sync::space::{Checked, Space};
 use crate::sync::thread_patience;
 use crate::sync::unwind::UnwindGuard;
+use std::cell::LazyCell;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -190,11 +191,13 @@ impl Arena {
     }
 
     fn claim(&self) -> Result<Box<Participant>> {
+        let patience = Patience::for_one_alone(self.lock_timeout());
+        // One for all the dead whose places are tried.
+        let moment = LazyCell::new(|| patience.but_a_moment());
         let recover = |owner| {
             self.ensure_time_to_recover(owner)?;
-            self.recover_held(owner, Level::Whole, Patience::moment())
+            self.recover_held(owner, Level::Whole, *moment)
         };
-        let patience = Patience::for_one_alone(self.lock_timeout());
         let registration = participant::claim(&self.space, &recover, patience)?;
         self.hooks.get().map_or(Ok(()), |hooks| (hooks.opened)(self))?;
         Ok(Box::new(Participant::new(&self.space, registration)))
