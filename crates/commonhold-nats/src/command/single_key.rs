@@ -44,7 +44,7 @@ Exit codes:
 /// Examples of `hold nats delete`.
 pub const DELETE_EXAMPLES: &str = "\
 Examples:
-  hold nats delete flags shop flags dark-mode            # waits until map flags shows it
+  hold nats delete flags shop flags dark-mode            # waits until map flags no longer has it
   hold nats delete flags shop flags dark-mode --revision 7
 
 Exit codes:

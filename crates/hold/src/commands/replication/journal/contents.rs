@@ -21,9 +21,9 @@ Examples:
 
 The command checks every frame of the files, and changes nothing. For each file, it prints the
 times of the first and the last state that can be restored, and each damaged part: its range of
-bytes in the file, and the positions of the changes that are lost. It reports each hole between two
-files: the time between the last state before it and the first one after it. The command needs no
-hold, and may run while a journal writes the file.
+bytes in the file, and the positions of the changes that are lost. For each hole between two
+files, it prints the times of the last state before the hole and of the first state after it. The
+command needs no hold, and may run while a journal writes the file.
 
 Exit codes:
   0     each file contains a whole map, without damage, and there are no holes
