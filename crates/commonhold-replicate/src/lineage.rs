@@ -92,7 +92,7 @@ impl Record {
         Record { replica: Some([incarnation(map); 2]), ..self }
     }
 
-    /// Whether it goes on with this map, because the replica was killed before it noted that.
+    /// Whether it continues with this map, because the replica was killed before it noted that.
     pub(crate) fn continues_with(&self, hold: &Hold, map: &Map) -> bool {
         let awaits = self.replica.is_some_and(|maps| maps.contains(&NEXT));
         self.is_in(hold) && awaits && map.is_replica() && is_unready(map)

@@ -107,7 +107,8 @@ pub(super) struct FollowedMaps {
     named: BTreeSet<String>,
     /// The same, while the first list of a connection comes.
     coming: Option<BTreeSet<String>>,
-    /// The maps whose replicas have begun with `adopt`, which counts once for each map.
+    /// The maps whose replicas do not begin with `adopt`: they have, or the maps were there when the
+    /// origin did not have them.
     adopting: BTreeSet<String>,
     again: Instant,
 }
@@ -213,6 +214,8 @@ impl FollowedMaps {
         if self.shared.status().listed {
             // If they cannot be read now, that is tried again.
             for name in self.left_over().unwrap_or_default() {
+                // Not with `adopt`, if the origin has a map of this name later.
+                self.adopting.insert(name.clone());
                 self.shared.put(&name, Member::left_over(&self.hold, &name));
             }
             self.forget_gone();

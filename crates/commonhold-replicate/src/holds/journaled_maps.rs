@@ -20,7 +20,7 @@ use commonhold::raw::{
 use commonhold::{ErrorKind, Hold, Result};
 use commonhold_io::reports::Reporter;
 use commonhold_io::thread_patience::with_patience;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -141,7 +141,7 @@ impl JournaledMaps {
         let lives: Vec<_> = self.catalogue.catalogue.maps.iter().filter_map(present).collect();
         let mut all = Vec::new();
         for (name, life) in lives {
-            match self.restore_one(&name, &life) {
+            match self.restore_one(&name, &life, self.options.rebuild) {
                 Ok(rebuilt) => all.extend(rebuilt.map(|rebuilt| (name, rebuilt))),
                 Err(error) => self.put_failed(&name, life.number, error.to_string()),
             }
@@ -149,11 +149,16 @@ impl JournaledMaps {
         all
     }
 
-    /// Rebuilds a map if the hold has lost it, or if that is wanted.
-    fn restore_one(&mut self, name: &str, life: &Life) -> Result<Option<Rebuilt>> {
+    /// Rebuilds a map if the hold has lost it, or if the replacement of one that it has is wanted.
+    fn restore_one(&mut self, name: &str, life: &Life, replaces: bool) -> Result<Option<Rebuilt>> {
         let file = file_of(&self.directory, name, life.number);
         let (is_there, is_half, is_interrupted) = match open_unready_map(&self.hold, name) {
             Ok(map) if map.is_replica() => {
+                if life.is_in(self.hold.uuid()) && is_interrupted(&self.hold, &map)? {
+                    // Before another process has the slot: if that one fails and drops the map, it
+                    // must not seem that the user has dropped it.
+                    self.catalogue.note(name, life.number, Event::Moved, NOWHERE)?;
+                }
                 let notes = JournalSlot::take(&self.hold, name)?.notes();
                 let is_interrupted = is_half_rebuilt(&self.hold, &notes, &map)?;
                 (false, is_interrupted || is_unready(&map), is_interrupted)
@@ -163,7 +168,7 @@ impl JournaledMaps {
             Err(error) => return Err(error),
         };
         let is_lost = is_interrupted || !(is_there || life.is_in(self.hold.uuid()));
-        let is_wanted = self.options.rebuild || is_lost;
+        let is_wanted = is_lost || self.options.rebuild && (replaces || !is_there);
         // Without a file, the map was lost before anything of it was durable.
         let has_file = life.whole_ms.is_some() || file.exists();
         if !is_wanted || !(is_there || is_half) || !has_file {
@@ -292,7 +297,7 @@ impl JournaledMaps {
     /// A map with its journal, which begins, or the reason why it has none.
     fn place_of(&mut self, name: &str) -> Result<Place> {
         let mut map = open_unready_map(&self.hold, name)?;
-        if is_interrupted(&self.hold, &map)? {
+        if with_patience(PATIENCE, || is_interrupted(&self.hold, &map))? {
             if let Some(why) = self.rebuild_again(&map)? {
                 return Ok(Place::Skipped(why));
             }
@@ -319,8 +324,15 @@ impl JournaledMaps {
     /// catalogue keeps the life of the map in any case: no other file has its changes.
     fn rebuild_again(&mut self, map: &Map) -> Result<Option<&'static str>> {
         let name = map.name();
+        let was_looked_at = |places: &mut BTreeMap<String, Place>| {
+            matches!(places.get(name), Some(Place::Skipped(NOT_RECEIVED)))
+        };
+        if is_unready(map) && self.shared.change(was_looked_at) {
+            // Its file says that a replica brings it. To read all of it again would say the same.
+            return Ok(Some(NOT_RECEIVED));
+        }
         let life = self.catalogue.catalogue.present(name).cloned();
-        let again = |life| with_patience(PATIENCE, || self.restore_one(name, &life));
+        let again = |life| with_patience(PATIENCE, || self.restore_one(name, &life, false));
         match life.map_or(Ok(None), again) {
             Ok(Some(_)) => Ok(None),
             Ok(None) if is_unready(map) => Ok(Some(NOT_RECEIVED)),

@@ -273,6 +273,9 @@ fn time_frame(offset: u64, ms: u64) -> Vec<u8> {
 /// they exceed the file size limit of the process, where the bare call would end the process by a
 /// signal.
 pub(super) fn write_all(file: &File, path: &Path, mut bytes: &[u8], mut at: u64) -> io::Result<()> {
+    if bytes.is_empty() {
+        return Ok(());
+    }
     check_size_limit(path, at.saturating_add(bytes.len() as u64))
         .map_err(|error| io::Error::new(io::ErrorKind::FileTooLarge, error))?;
     while !bytes.is_empty() {

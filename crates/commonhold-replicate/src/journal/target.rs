@@ -117,7 +117,7 @@ impl DirectoryLock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use commonhold_testing::support::process::until;
+    use commonhold_testing::support::process::{Child, until};
 
     fn is_open(path: &Path) -> bool {
         let descriptors = std::fs::read_dir("/proc/self/fd").unwrap();
@@ -128,17 +128,22 @@ mod tests {
     /// Otherwise the closing would release the lock of a journal that has begun meanwhile.
     #[test]
     fn the_file_of_a_directory_is_closed_before_its_path_is_free() {
-        let directory = tempfile::tempdir_in("/dev/shm").unwrap();
-        let (lock, path) =
-            (DirectoryLock::take(directory.path()).unwrap(), directory.path().join("lock"));
-        assert!(is_open(&path));
-        // The path is in the list until this is over.
-        let own = OWN.lock().unwrap();
-        let ends = std::thread::spawn(|| drop(lock));
-        until("the file is closed", || !is_open(&path));
-        assert!(own.contains(&(process_number(), path.clone())));
-        drop(own);
-        ends.join().unwrap();
-        DirectoryLock::take(directory.path()).unwrap();
+        // A process of its own: a child that another test forked meanwhile would have the list
+        // locked for ever.
+        Child::run("alone", || {
+            let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+            let (lock, path) =
+                (DirectoryLock::take(directory.path()).unwrap(), directory.path().join("lock"));
+            assert!(is_open(&path));
+            // The path is in the list until this is over.
+            let own = OWN.lock().unwrap();
+            let ends = std::thread::spawn(|| drop(lock));
+            until("the file is closed", || !is_open(&path));
+            assert!(own.contains(&(process_number(), path.clone())));
+            drop(own);
+            ends.join().unwrap();
+            DirectoryLock::take(directory.path()).unwrap();
+        })
+        .finish();
     }
 }

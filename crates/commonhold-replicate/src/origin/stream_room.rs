@@ -21,7 +21,12 @@ impl StreamRoom {
         self.make_by(Instant::now(), || fit(map))
     }
 
-    fn make_by(&self, now: Instant, attempt: impl FnOnce() -> Option<Error>) -> Option<Error> {
+    /// The same by another attempt.
+    pub(crate) fn make_by(
+        &self,
+        now: Instant,
+        attempt: impl FnOnce() -> Option<Error>,
+    ) -> Option<Error> {
         let mut failure = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_recent = |(at, _): &(Instant, Error)| now.saturating_duration_since(*at) < PAUSE;
         if !failure.as_ref().is_some_and(is_recent) {

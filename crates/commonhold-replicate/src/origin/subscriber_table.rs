@@ -22,7 +22,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long repairing the stream may wait for a stopped process.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -126,6 +126,8 @@ pub(crate) struct SubscriberTable {
     pub(crate) notices: Notices,
     pub(crate) catch_ups: Arc<CatchUps>,
     pub(crate) stream_room: StreamRoom,
+    /// The last attempt to begin a stream again.
+    stream_repair: StreamRoom,
 }
 
 /// The threads that wait for the stream to grow beyond an offset, with that offset.
@@ -173,6 +175,7 @@ impl SubscriberTable {
             notices,
             catch_ups: Arc::default(),
             stream_room: StreamRoom::default(),
+            stream_repair: StreamRoom::default(),
         })
     }
 
@@ -189,7 +192,8 @@ impl SubscriberTable {
         }
         if map.len().is_ok() {
             // If it fails, or takes too long, the next call tries it again.
-            let _ = with_patience(PATIENCE, || repair_stream(&self.hold, &map));
+            let repair = || with_patience(PATIENCE, || repair_stream(&self.hold, &map)).err();
+            let _ = self.stream_repair.make_by(Instant::now(), repair);
             return;
         }
         let next = || {

@@ -29,7 +29,8 @@ impl Pin {
                 if record.prefix != *prefix && !is_unready(map) {
                     return Err(other_prefix(&name, &record.prefix, prefix));
                 }
-                record
+                // A replacement that it had noted did not happen.
+                record.of_map(map)
             }
             Some(record) if record.continues_with(&hold, map) => record.of_map(map),
             // The node of another map may be that of the hold which this one is a copy of.

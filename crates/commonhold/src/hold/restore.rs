@@ -168,16 +168,21 @@ fn fill(hold: &Hold, mut reader: BackupReader<'_>, plan: &Plan) -> Result<Restor
                     maps.insert(number, hold.maps().open_or_create(&name, MapOptions::from(mode))?);
                 }
             }
-            Frame::Segment { number, pairs, .. } => {
-                // There are more of them than before if a process has written to the file.
-                let alive = survivors.get(at).ok_or_else(|| reader.damaged())?;
+            Frame::Segment { number, prefix, depth, pairs } => {
+                // Others than before, if a process has written to the file.
+                if plan.images.get(at) != Some(&(number, prefix, depth)) {
+                    return Err(reader.damaged());
+                }
+                let alive = &survivors[at];
                 if let Some(map) = maps.get(&number) {
                     let set = set_pairs(map, &pairs, alive, now_ms)?;
                     pairs_set += if is_own(map.name()) { 0 } else { set };
                 }
                 at += 1;
             }
+            Frame::Hold { made_ms, .. } if made_ms != plan.made_ms => return Err(reader.damaged()),
             Frame::Hold { .. } | Frame::Dropped { .. } => {}
+            Frame::End { .. } if at != plan.images.len() => return Err(reader.damaged()),
             Frame::End { .. } => {
                 let count = maps.values().filter(|map| !is_own(map.name())).count();
                 return Ok(RestoreReport { maps: count as u32, pairs: pairs_set });

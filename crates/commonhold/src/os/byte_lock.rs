@@ -148,11 +148,6 @@ pub(super) fn share_open_byte(fd: RawFd) {
     let _ = lock_all(fd, &[(OPEN_BYTE, LockKind::Shared)]);
 }
 
-/// The end of [`share_open_byte`].
-pub(super) fn unlock_open_byte(fd: RawFd) {
-    unlock(fd, OPEN_BYTE);
-}
-
 /// Maps one page that keeps the description alive in this process and in no child.
 fn map_private_to_process(fd: RawFd) -> io::Result<NonNull<u8>> {
     fault!("os.keep-lock")?;

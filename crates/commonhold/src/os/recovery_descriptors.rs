@@ -133,7 +133,13 @@ fn close(fd: RawFd) {
 /// Notes the file that `known` leads to, and keeps a description of it. Returns the entry's number,
 /// if there is room. The caller holds the fork lock, as for all of these functions.
 pub(super) fn enter(known: RawFd, dev: u64, ino: u64, counts_children: bool) -> Option<usize> {
-    let number = ENTRIES.iter().position(|entry| !entry.used.load(Ordering::Relaxed))?;
+    let is_free = |entry: &Entry| {
+        !entry.used.load(Ordering::Relaxed) && {
+            entry.close_left();
+            entry.left.load(Ordering::Relaxed) == NONE
+        }
+    };
+    let number = ENTRIES.iter().position(is_free)?;
     let entry = &ENTRIES[number];
     entry.dev.store(dev, Ordering::Relaxed);
     entry.ino.store(ino, Ordering::Relaxed);
@@ -183,9 +189,9 @@ pub(super) fn counts_children(number: usize) -> bool {
 /// users because of their descriptions.
 pub(super) fn leave_open_byte(number: usize) {
     let entry = &ENTRIES[number];
-    let fd = entry.kept.load(Ordering::Relaxed);
-    if entry.counts_children.swap(false, Ordering::Relaxed) && entry.is_of(fd) {
-        byte_lock::unlock_open_byte(fd);
+    if entry.counts_children.swap(false, Ordering::Relaxed) {
+        // Closed, not unlocked: a child of a bare `clone` shares the description with its parent.
+        entry.close(&entry.kept);
     }
 }
 
