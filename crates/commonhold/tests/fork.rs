@@ -412,7 +412,10 @@ fn more_children_take_part_than_the_table_has_places_at_first() {
             let worker = Child::run(format!("worker {number}"), move || {
                 map.set(number.to_le_bytes(), "here").unwrap();
                 board.count(0, 1);
-                until("all are there", || board.get(1) == 1);
+                // Seldom: so many children would keep the processors from others.
+                while board.get(1) == 0 {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
             });
             until("it is there", || board.get(0) == number || worker.is_gone());
             workers.push(worker);

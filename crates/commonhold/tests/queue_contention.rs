@@ -129,7 +129,7 @@ fn a_lock_at_the_end_of_a_wait_is_no_timeout_of_the_lock() {
     let path = test_dir.path("it.hold");
     empty_queue(&path);
     let wait = |queue: &Queue| {
-        let pulled = queue.named("a2b").unwrap().pull_timeout(Duration::from_secs(2));
+        let pulled = queue.named("a2b").unwrap().pull_timeout(Duration::from_secs(5));
         assert!(CONTENTION.is(|phase| phase >= LOCKED), "it met the lock");
         Ok(pulled?.is_some())
     };

@@ -14,7 +14,7 @@ use crate::sync::owner::Owner;
 use crate::sync::patience::Patience;
 use crate::sync::space::Space;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 fn new_hold() -> (tempfile::TempDir, Hold) {
@@ -44,6 +44,24 @@ fn problems(hold: &Hold) -> Vec<String> {
     let is_of_block =
         |text: &String| !text.contains("describes no log") && !text.contains("too short for a log");
     hold.check().unwrap().problems.into_iter().filter(is_of_block).collect()
+}
+
+/// While the last handle looks for what its participant owns, another one comes, may leave something
+/// behind, and goes.
+#[test]
+fn a_handle_that_comes_and_goes_makes_the_last_one_look_again() {
+    let (_folder, hold) = new_hold();
+    let last = make(&hold, "it", 4096).unwrap();
+    let looks = AtomicU32::new(0);
+    last.leave(|_| {
+        if looks.fetch_add(1, Ordering::Relaxed) == 0 {
+            let other = || make(&hold, "it", 4096).unwrap().leave(|_| false);
+            std::thread::scope(|scope| _ = scope.spawn(other).join().unwrap());
+        }
+        false
+    });
+    assert_eq!(looks.into_inner(), 2);
+    assert_eq!(hold.structures().unwrap()[0].attached, 0);
 }
 
 #[test]

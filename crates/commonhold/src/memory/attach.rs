@@ -1,14 +1,14 @@
 //! The participants that are attached to a structure with a block, and a handle's entry to an
 //! operation on it.
 //!
-//! The block begins with one word per participant slot: owner | handles << 32. A participant that
-//! owns something in the structure stays attached after its last handle. Only the participant
-//! itself and its recoverer change its word. A participant attaches under the names lock, before it
-//! touches anything else of the block. A block is freed only under two conditions. First, no other
-//! participant is attached that lives or still has to be recovered. Second, the operations of the
-//! dropper's own process have ended: an operation enters its lane, then looks at the root's state;
-//! the dropper stores DROPPING, then looks at the lanes. All four accesses are SeqCst, so one sees
-//! the other.
+//! The block begins with one word per participant slot: owner | handles << 32 | openings << 52. A
+//! participant that owns something in the structure stays attached after its last handle. Only the
+//! participant itself and its recoverer change its word. A participant attaches under the names
+//! lock, before it touches anything else of the block. A block is freed only under two conditions.
+//! First, no other participant is attached that lives or still has to be recovered. Second, the
+//! operations of the dropper's own process have ended: an operation enters its lane, then looks at
+//! the root's state; the dropper stores DROPPING, then looks at the lanes. All four accesses are
+//! SeqCst, so one sees the other.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::arena::Arena;
@@ -29,6 +29,9 @@ use std::time::Instant;
 /// Bytes of the table.
 pub(crate) const ATTACHED_BYTES: u64 = MAX_SLOTS as u64 * 8;
 const ONE_HANDLE: u64 = 1 << 32;
+/// Each opening adds one, and nothing subtracts it. So a handle that comes and goes while another
+/// one looks for what its participant owns changes the word, too.
+const ONE_OPENING: u64 = 1 << 52;
 
 /// Whether other participants are attached.
 pub(crate) enum Attendance {
@@ -46,11 +49,15 @@ fn owner_of(word: u64) -> Option<Owner> {
     Owner::from_bits(word as u32)
 }
 
+fn handles(word: u64) -> u64 {
+    word % ONE_OPENING / ONE_HANDLE
+}
+
 /// Adds a handle of `me`. Under the names lock.
 pub(crate) fn attach(space: &Space, block: &Block, me: Owner) {
     let entry = entry(space, block, me.slot());
     let more = |word: u64| match owner_of(word) == Some(me) {
-        true => Some(word + ONE_HANDLE),
+        true => Some(word.wrapping_add(ONE_HANDLE + ONE_OPENING)),
         false => Some(u64::from(me.bits()) | ONE_HANDLE),
     };
     // AcqRel: the names lock orders it against a dropper; this orders it against a handle that
@@ -65,8 +72,8 @@ pub(crate) fn attach(space: &Space, block: &Block, me: Owner) {
 /// stays attached without a handle. Inside an operation on the block.
 fn detach(space: &Space, block: &Block, me: Owner, owns: impl Fn() -> bool) {
     let less = |word: u64| match owner_of(word) == Some(me) {
-        true if word >> 32 > 1 => Some(word - ONE_HANDLE),
-        true if owns() => Some(me.bits().into()),
+        true if handles(word) > 1 => Some(word - ONE_HANDLE),
+        true if owns() => Some(word - ONE_HANDLE),
         true => Some(0),
         false => None,
     };
