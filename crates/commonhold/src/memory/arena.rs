@@ -524,11 +524,6 @@ impl Arena {
         }
         let inherited = self.participant().is_some_and(|p| p.registration.inherited());
         if !inherited {
-            // Recovers what others left while this participant is still here. If that fails, the
-            // next opener does it.
-            if self.participant().is_some() {
-                let _ = self.sweep();
-            }
             self.unregister();
             if let Some(hooks) = self.hooks.get() {
                 (hooks.closed)(self);
@@ -548,11 +543,15 @@ impl Arena {
                 return; // Closed already.
             }
         }
+        // Recovers what others left while this participant is still here. If that fails, the next
+        // opener does it.
+        let patience = Patience::moment();
+        let _ = self.sweep_for(patience);
         participant.leave();
         // A generation never ends while anything names it, for example a Freeze that outlives the
         // handle. If releasing that fails, the slot is left like that of a dead participant, for
         // the next one to recover.
-        let (own, patience) = (participant.registration.owner, Patience::moment());
+        let own = participant.registration.owner;
         if self.recover_held(own, Level::Whole, patience).is_ok() {
             participant.registration.end(&self.space);
         }
