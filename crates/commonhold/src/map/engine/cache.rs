@@ -34,8 +34,8 @@ use crate::sync::robust_lock::{self, Level, Peers};
 use crate::sync::space::Space;
 use std::sync::atomic::Ordering;
 
-/// The most segments that the hand passes for one new pair. After two rounds no pair is spared
-/// again.
+/// The number of segments that the hand of a small map passes for one new pair before it waits for
+/// locks. A larger map has more segments: after two rounds no pair is spared again.
 const HAND_LIMIT: u64 = 1 << 16;
 
 /// When a pair that is set now expires; 0 for never.
@@ -111,15 +111,16 @@ pub(crate) fn make_room(lane: &LaneGuard<'_>, bound: &Bound, room: u64) -> Resul
     let mut steps = 0;
     let mut charged = charge::charged(root);
     while over() {
+        let two_rounds = HAND_LIMIT.max(2 << directory::depth(root));
         // Stopped participants are not waited for while other segments have something to evict.
-        advance_hand(lane, bound, root, steps >= HAND_LIMIT, &over)?;
+        advance_hand(lane, bound, root, steps >= two_rounds, &over)?;
         steps += 1;
-        if steps % HAND_LIMIT.max(2 << directory::depth(root)) == 0 {
+        if steps % two_rounds == 0 {
             bound.ensure_current(lane.space())?;
             let before = std::mem::replace(&mut charged, charge::charged(root));
             let mut segments = directory::segments(lane.space(), root);
             // Every segment has been locked since then, so no uncharged change is in progress.
-            if before == charged && steps > HAND_LIMIT && segments.all(|s| s.pairs() == 0) {
+            if before == charged && steps > two_rounds && segments.all(|s| s.pairs() == 0) {
                 return Err(bound.damaged("it is empty, but counts bytes"));
             }
             std::thread::yield_now();
