@@ -11,10 +11,11 @@ use crate::memory::lane::LaneGuard;
 use crate::memory::roots::{self, Existing, StructureKind};
 use crate::stream::own::Resizing;
 use crate::sync::owner::Owner;
+use crate::sync::participant::LANES;
 use crate::sync::patience::Patience;
 use crate::sync::space::Space;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 fn new_hold() -> (tempfile::TempDir, Hold) {
@@ -227,6 +228,31 @@ fn a_guest_that_stays_delays_no_other_operation() {
     assert!(log.write(LogLevel::Info, "still here").is_ok());
     drop(staying);
     assert!(hold.logs().drop("it").unwrap());
+    assert_eq!(problems(&hold), [""; 0]);
+}
+
+/// Threads of this process are in all lanes and do not run.
+#[test]
+fn dropping_a_log_waits_for_a_lane_only_once() {
+    let (_folder, hold) = new_hold();
+    let log = hold.logs().create("it", LogOptions::new()).unwrap();
+    let both = Barrier::new(LANES + 1);
+    let stays = || {
+        let _lane = hold.arena().enter().unwrap();
+        both.wait();
+        both.wait();
+    };
+    let time = std::thread::scope(|scope| {
+        (0..LANES).for_each(|_| drop(scope.spawn(stays)));
+        both.wait();
+        let begin = Instant::now();
+        drop(log);
+        let time = begin.elapsed();
+        both.wait();
+        time
+    });
+    // Twice would be four seconds.
+    assert!(time < Duration::from_secs(4), "{time:?}");
     assert_eq!(problems(&hold), [""; 0]);
 }
 

@@ -563,7 +563,7 @@ impl Drop for Inner {
         }
         // No thread has the log any more. If it is closed or dropped, there is nothing to hand
         // back.
-        let Some(lane) = attachment.enter_to_leave() else { return };
+        let Some(lane) = attachment.enter_to_leave() else { return attachment.stay() };
         for (ring, word) in self.slots.taken(lane.me()).collect::<Vec<_>>() {
             self.slots.release_ring(self.space(), &self.layout, ring, word);
         }

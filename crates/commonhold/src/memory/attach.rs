@@ -170,6 +170,12 @@ impl Attachment {
         }
     }
 
+    /// Leaves the participant attached when this is dropped. For the drop of a handle that found no
+    /// lane: it does not wait for one again.
+    pub(crate) fn stay(&self) {
+        self.has_left.store(true, Ordering::Relaxed);
+    }
+
     #[inline]
     pub(crate) fn space(&self) -> &Space {
         &self.arena.space
