@@ -69,6 +69,7 @@ fn one(map: &Map, operation: &str, count: u32) -> Result<()> {
             map.set(key(numbers.next()), number.to_le_bytes())?;
             Ok(())
         }),
+        "update_wide" => update_wide(map, count, numbers),
         // Over a doubling of the map.
         "put" => measured(count, |number| {
             map.set(key(PAIRS + number), number.to_le_bytes())?;
@@ -101,6 +102,19 @@ fn one(map: &Map, operation: &str, count: u32) -> Result<()> {
         }),
         _ => bail!("no operation of a map is called '{operation}'"),
     }
+}
+
+/// Keys of 16 bytes and values of 64, as the benchmark of replication has them.
+fn update_wide(map: &Map, count: u32, mut numbers: Numbers) -> Result<()> {
+    let wide = |number| [key(number); 4].concat();
+    let keys: Vec<Vec<u8>> = (0..PAIRS).map(wide).collect();
+    let mut value = [0; 64];
+    keys.iter().try_for_each(|key| map.set(key, value).map(drop))?;
+    measured(count, |number| {
+        value[..4].copy_from_slice(&number.to_le_bytes());
+        map.set(&keys[numbers.next() as usize], value)?;
+        Ok(())
+    })
 }
 
 fn get_many(map: &Map, count: u32, mut numbers: Numbers) -> Result<()> {

@@ -57,7 +57,7 @@ fn a_handle_that_comes_and_goes_makes_the_last_one_look_again() {
     last.leave(|_| {
         if looks.fetch_add(1, Ordering::Relaxed) == 0 {
             let other = || make(&hold, "it", 4096).unwrap().leave(|_| false);
-            std::thread::scope(|scope| _ = scope.spawn(other).join().unwrap());
+            std::thread::scope(|scope| scope.spawn(other).join().unwrap());
         }
         false
     });

@@ -33,6 +33,11 @@ impl Ring {
         Some(Ring { base, offset, size })
     }
 
+    /// Its offset in the hold.
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset
+    }
+
     pub(crate) fn size(&self) -> u64 {
         self.size
     }
@@ -80,8 +85,22 @@ impl Ring {
         unsafe { copy::append(self.at(position, len), len as usize, out) }
     }
 
+    /// Prefetches the two lines that follow the byte before a position, for writing.
+    #[inline(always)]
+    pub(crate) fn prefetch_to_write(&self, position: u64) {
+        for line in [63, 127] {
+            let at = (position + line) & (self.size - 1);
+            // Nothing is accessed.
+            copy::prefetch_to_write(self.base.wrapping_add(at as usize));
+        }
+    }
+
     /// Writes bytes that may straddle the end of the ring. Otherwise like [`write`](Self::write).
+    #[inline(always)]
     pub(crate) fn write_around(&self, position: u64, bytes: &[u8]) {
+        if bytes.len() as u64 <= self.rest(position) {
+            return self.write(position, bytes);
+        }
         let (before, behind) = bytes.split_at(bytes.len().min(self.rest(position) as usize));
         self.write(position, before);
         self.write(position + before.len() as u64, behind);

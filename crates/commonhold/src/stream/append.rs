@@ -1,10 +1,11 @@
 //! Writing a change into the stream, in one step with the change itself.
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::memory::ring::Ring;
 use crate::memory::writer::Writer;
 use crate::steps::{fault, step};
 use crate::stream::frame::{self, ChangeKind, HEADER};
-use crate::stream::words::{self, Stream};
+use crate::stream::words::{self, KnownRing, Stream};
 use crate::sync::robust_lock::{self, Level};
 use crate::sync::unwind::UnwindGuard;
 use std::cell::Cell;
@@ -94,7 +95,7 @@ fn no_memory(bytes: usize) -> Error {
 /// changed.
 pub(crate) fn try_begin<'a>(
     writer: &impl Writer,
-    stream: Stream<'a>,
+    (stream, ring): (Stream<'a>, &KnownRing),
     position: &AtomicU64,
     (kind, expires_ms): (ChangeKind, u64),
     key: &[u8],
@@ -119,7 +120,7 @@ pub(crate) fn try_begin<'a>(
     if !robust_lock::try_lock(&stream.head.lock, writer.me()) {
         return None;
     }
-    write_locked(stream, position, frame).ok()
+    write_locked(stream, |stream| ring.of(stream), position, frame).ok()
 }
 
 fn fits(len: u64, ring_bytes: u64) -> bool {
@@ -133,20 +134,21 @@ fn write<'a>(
     frame: &mut [u8],
 ) -> Result<Option<StreamLock<'a>>> {
     robust_lock::lock(&stream.head.lock, writer, Level::Streams)?;
-    write_locked(stream, position, frame).map(Some)
+    write_locked(stream, Stream::ring, position, frame).map(Some)
 }
 
 /// Writes the frame, under the stream's lock, which is released if there is an error.
 #[inline(always)]
 fn write_locked<'a>(
     stream: Stream<'a>,
+    ring: impl FnOnce(&Stream<'a>) -> Result<Option<Ring>>,
     position: &AtomicU64,
     frame: &mut [u8],
 ) -> Result<StreamLock<'a>> {
     let head = stream.head;
     let mut stream_lock = StreamLock { stream, end: 0 };
     step!("stream.locked");
-    let ring = match stream.ring().and_then(|ring| stream.ensure_sound().map(|()| ring)) {
+    let ring = match ring(&stream).and_then(|ring| stream.ensure_sound().map(|()| ring)) {
         Ok(Some(ring)) if stream.is_current() => ring,
         other => {
             drop(stream_lock);
@@ -175,6 +177,8 @@ fn write_locked<'a>(
     fence(Ordering::Release);
     step!("stream.claimed");
     ring.write_around(tail, frame);
+    // For the next change, which may come from another process.
+    ring.prefetch_to_write(end);
     step!("stream.written");
     // Before the commit: the value may be too large, but never too small.
     position.store(end, Ordering::Relaxed);

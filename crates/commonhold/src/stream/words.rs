@@ -136,6 +136,42 @@ impl<'a> Stream<'a> {
     }
 }
 
+/// The ring that a handle found sound last, so that it need not look at the ring's memory again:
+/// its offset, a multiple of 64 KiB, and the binary logarithm of its size.
+#[derive(Default)]
+pub(crate) struct KnownRing(AtomicU64);
+
+impl KnownRing {
+    /// The same as [`Stream::ring`], under the stream's lock: no ring begins or ends meanwhile. A
+    /// ring of this offset and size may have ended and another one begun, which is as sound.
+    #[inline(always)]
+    pub(crate) fn of(&self, stream: &Stream<'_>) -> Result<Option<Ring>> {
+        // Acquire: as in `Stream::ring`.
+        let offset = stream.link.ring.load(Ordering::Acquire);
+        let bytes = stream.link.ring_bytes.load(Ordering::Relaxed);
+        // Relaxed: a hint of this process. Whatever it is, the ring lies in the mapped file.
+        if self.0.load(Ordering::Relaxed) == KnownRing::word(offset, bytes)
+            && let Some(ring) = Ring::new(stream.space, offset, bytes)
+        {
+            return Ok(Some(ring));
+        }
+        self.find(stream)
+    }
+
+    #[cold]
+    fn find(&self, stream: &Stream<'_>) -> Result<Option<Ring>> {
+        let ring = stream.ring()?;
+        if let Some(ring) = &ring {
+            self.0.store(KnownRing::word(ring.offset(), ring.size()), Ordering::Relaxed);
+        }
+        Ok(ring)
+    }
+
+    fn word(offset: u64, bytes: u64) -> u64 {
+        offset | u64::from(bytes.trailing_zeros())
+    }
+}
+
 impl Stream<'_> {
     /// Whether the values of tail and claim are possible. Under the stream's lock, or while nobody
     /// writes.

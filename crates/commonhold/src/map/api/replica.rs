@@ -8,6 +8,8 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::map::api::handle::Map;
 use crate::map::engine::change::{Act, Change, Expiry, Rule};
+use crate::map::engine::short_act::{Put, When};
+use crate::map::engine::short_change;
 use crate::memory::block::Incarnation;
 use crate::stream::frame::{ChangeKind, StreamFrame};
 
@@ -28,6 +30,14 @@ pub fn is_unready(map: &Map) -> bool {
 /// # Errors
 /// Those of [`Map::apply_frame`].
 pub fn replay_frame(map: &Map, frame: &StreamFrame<'_>, expiry_ms: u64) -> Result<()> {
+    if frame.kind == ChangeKind::Set && map.bound.is_plain && frame.expires_ms == 0 {
+        // The stream of a plain map gets the same frame: none of its pairs expires.
+        map.ensure_may_write()?;
+        let (key, act) = ((frame.key, When::Always), Put(frame.value));
+        if short_change::try_apply_to_plain(&map.arena, &map.bound, key, act).is_some() {
+            return Ok(());
+        }
+    }
     let (expiry, replayed) = (Expiry::At(expiry_ms), Some(frame.expires_ms));
     map.apply(&Change { expiry, replayed, ..map.change_of(frame)? }, None).map(drop)
 }

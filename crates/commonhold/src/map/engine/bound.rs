@@ -12,7 +12,7 @@ use crate::map::options::MapMode;
 use crate::memory::roots;
 use crate::steps::step;
 use crate::stream::follow::Followed;
-use crate::stream::words::Stream;
+use crate::stream::words::{KnownRing, Stream};
 use crate::sync::space::{Checked, Space};
 use std::sync::atomic::{Ordering, fence};
 
@@ -47,6 +47,8 @@ pub(crate) struct Bound {
     pub(crate) name: String,
     /// Cache mode: lookups of this handle that are not yet added to the map's counters.
     pub(crate) lookups: Lookups,
+    /// The ring of its stream, for the short way of a change.
+    pub(crate) ring: KnownRing,
 }
 
 impl Bound {
@@ -90,6 +92,7 @@ impl Bound {
             inline,
             name: root.name(),
             lookups: Lookups::default(),
+            ring: KnownRing::default(),
         })
     }
 

@@ -325,7 +325,8 @@ fn commit_streamed(
         None => (ChangeKind::Delete, (&[][..], 0)),
     };
     let expires_ms = hold_clock::to_wall(segment.space, expiry);
-    let frame = append::try_begin(lane, stream, position, (kind, expires_ms), key, value)?;
+    let frame =
+        append::try_begin(lane, (stream, &bound.ring), position, (kind, expires_ms), key, value)?;
     step!("short.framed");
     locked::commit(lane, bound, segment, place, old, new, Some(frame));
     Some(())
