@@ -1,51 +1,15 @@
-//! One patience for all waits of a call together: for the locks that clearing meets one after the
-//! other, for the dead processes whose places a new participant tries, and for everything that
-//! remains to be recovered when a handle is closed.
+//! One patience for all waits of a call together: for the dead processes whose places a new
+//! participant tries, and for everything that remains to be recovered when a handle is closed.
 
 use crate::support::process::{Child, End, until};
 use crate::support::standstill::{PATIENCE, go_on, stopped, third, timed_out};
 use crate::support::test_dir::TestDir;
 use commonhold::map::MapOptions;
 use commonhold::queue::{NamedQueue, QueueOptions};
-use commonhold::{ErrorKind, Hold};
+use commonhold::Hold;
 use nix::sys::signal::{Signal, raise};
-use std::collections::HashMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
-
-/// A process stands still in each of eight segments, and they go on one after the other. Clearing
-/// waits for each of them for less than its patience, and for all of them together longer.
-#[test]
-fn clearing_has_one_patience_for_all_segments() {
-    const MOST: Duration = Duration::from_millis(400);
-    let test_dir = TestDir::memory();
-    let path = test_dir.path("it.hold");
-    let hold = Hold::create(&path).unwrap();
-    let map = hold.maps().open_or_create("it", MapOptions::general()).unwrap();
-    let set = |n: u8| (vec![n], map.set([n], "old").unwrap().0 >> 8 & 15);
-    let segments: HashMap<_, _> = (0..200).map(set).collect();
-    // One of each segment, in the order in which they are cleared.
-    let mut keys: Vec<Vec<u8>> = map.keys().map(Result::unwrap).collect();
-    keys.dedup_by_key(|key| segments[key]);
-    assert_eq!(keys.len(), 16);
-    let stand = |key| {
-        stopped("write.locked", || {
-            Hold::open(&path).unwrap().maps().open("it").unwrap().set(key, "new").unwrap();
-        })
-    };
-    let standing: Vec<_> = keys.iter().take(8).map(stand).collect();
-    let clears = Child::run("clears", || {
-        let hold = Hold::options().lock_timeout(MOST).open(&path).unwrap();
-        let error = hold.maps().open("it").unwrap().clear().unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
-    });
-    for still in standing {
-        std::thread::sleep(MOST * 3 / 4);
-        go_on(still);
-    }
-    clears.finish();
-    assert!(map.clear().unwrap() > 0);
-}
 
 /// The hold is full, so its table of participants stays as it is: dead processes have every place.
 /// Somebody stands still with the queue where their elements go.

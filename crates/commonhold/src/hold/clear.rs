@@ -17,8 +17,6 @@ use crate::map::api::handle::Map;
 use crate::map::engine::iterate::Cursor;
 use crate::os::futex;
 use crate::stream::follow::Follower;
-use crate::sync::patience::Patience;
-use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -37,8 +35,8 @@ impl Map {
     ///
     /// A map with a stream is cleared at the pace of its replicas and its journal, so that they can
     /// follow. One that is stopped or gone delays the call by half a second. Slow ones delay it at
-    /// most by 5 seconds plus the time that clearing itself takes. After the hold's lock timeout,
-    /// counted from its first wait, the call waits neither for them nor for locks.
+    /// most by 5 seconds plus the time that clearing itself takes. No delay is longer than the
+    /// hold's lock timeout.
     ///
     /// The index keeps its memory until the map is dropped. In a hold that cannot grow any more, a
     /// cleared map whose pairs lie in the index itself may have room for only a little more than
@@ -47,12 +45,12 @@ impl Map {
     /// # Errors
     /// Those of [`delete`](Self::delete). The pairs deleted before the error stay deleted.
     pub fn clear(&self) -> Result<u64> {
-        let (mut cursor, mut count, first_wait) = (Cursor::START, 0, Cell::new(None));
+        let (mut cursor, mut count) = (Cursor::START, 0);
         let mut pace = Pace::of(self)?;
         while !cursor.is_end() {
-            self.clear_segment(&mut cursor, &mut count, &first_wait)?;
+            self.clear_segment(&mut cursor, &mut count)?;
             if let Some(pace) = &mut pace {
-                pace.keep(self, &first_wait)?;
+                pace.keep(self)?;
             }
         }
         Ok(count)
@@ -88,16 +86,15 @@ impl Pace {
         }))
     }
 
-    /// Pauses, if a quarter of the stream has been written since the last pause. The patience of
-    /// the call is that since `first_wait`.
-    fn keep(&mut self, map: &Map, first_wait: &Cell<Option<Patience>>) -> Result<()> {
+    /// Pauses, if a quarter of the stream has been written since the last pause.
+    fn keep(&mut self, map: &Map) -> Result<()> {
         let end = self.follower.tail();
         let [before, last] = self.marks;
         if end < last + self.quarter {
             return Ok(());
         }
         let begun = Instant::now();
-        let time = self.time_left(begun);
+        let time = self.time_left(map, begun);
         let (mut seen, mut seen_at) = (Vec::new(), begun);
         while begun.elapsed() < time && seen_at.elapsed() < STALL {
             let behind = self.behind(map, before..last)?;
@@ -107,17 +104,18 @@ impl Pace {
             if behind != seen {
                 (seen, seen_at) = (behind, Instant::now());
             }
-            let Some(nap) = map.arena.patience_since(first_wait).shorten(NAP) else { break };
-            futex::nap(nap);
+            futex::nap(NAP);
         }
         self.waited += begun.elapsed();
         self.marks = [last, end];
         Ok(())
     }
 
-    fn time_left(&self, now: Instant) -> Duration {
+    fn time_left(&self, map: &Map, now: Instant) -> Duration {
         let cleared = (now - self.begun).saturating_sub(self.waited);
-        (MOST_WAIT + cleared).saturating_sub(self.waited)
+        let most = MOST_WAIT + cleared;
+        let most = map.arena.lock_timeout().map_or(most, |time| time.min(most));
+        most.saturating_sub(self.waited)
     }
 
     /// The offsets of the readers that have reached one mark, and not the next one.

@@ -25,7 +25,7 @@ use crate::sync::robust_lock::Level;
 use crate::sync::space::{Checked, Space};
 use crate::sync::thread_patience;
 use crate::sync::unwind::UnwindGuard;
-use std::cell::{Cell, LazyCell};
+use std::cell::LazyCell;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -175,13 +175,6 @@ impl Arena {
         // Relaxed: a setting.
         let time = self.lock_timeout_ns.load(Ordering::Relaxed);
         thread_patience::limited((time != u64::MAX).then(|| Duration::from_nanos(time)))
-    }
-
-    /// The patience of a call, which begins with its first wait.
-    pub(crate) fn patience_since(&self, first_wait: &Cell<Option<Patience>>) -> Patience {
-        let patience = first_wait.get().unwrap_or_else(|| Patience::new(self.lock_timeout()));
-        first_wait.set(Some(patience));
-        patience
     }
 
     pub(crate) fn set_lock_timeout(&self, time: Option<Duration>) {

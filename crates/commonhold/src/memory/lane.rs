@@ -187,7 +187,10 @@ impl Peers for LaneGuard<'_> {
         if self.manner.get() == Manner::Impatient {
             return Patience::none();
         }
-        self.arena.patience_since(&self.patience)
+        let begun = self.patience.get();
+        let patience = begun.unwrap_or_else(|| Patience::new(self.arena.lock_timeout()));
+        self.patience.set(Some(patience));
+        patience
     }
     fn steps_aside(&self) -> bool {
         self.manner.get() == Manner::StepsAside
@@ -517,18 +520,6 @@ impl<'a> LaneGuard<'a> {
         let manner = self.manner.replace(Manner::Impatient);
         let result = part();
         self.manner.set(manner);
-        result
-    }
-
-    /// Runs the operation as one of several in a call: all their waits end together.
-    pub(crate) fn patient_since<R>(
-        &self,
-        first_wait: &Cell<Option<Patience>>,
-        operation: impl FnOnce() -> R,
-    ) -> R {
-        self.patience.set(first_wait.get().or(self.patience.get()));
-        let result = operation();
-        first_wait.set(self.patience.get());
         result
     }
 

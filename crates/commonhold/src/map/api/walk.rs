@@ -11,12 +11,9 @@ use crate::map::engine::iterate::{self, Cursor, Noted, Pair, Part};
 use crate::map::engine::{expire, lifecycle, locked};
 use crate::map::options::MapMode;
 use crate::memory::classes::SEGMENT_BYTES;
-use crate::memory::lane::LaneGuard;
 use crate::os::clock;
 use crate::stream::frame::ChangeKind;
 use crate::stream::words::StreamStat;
-use crate::sync::patience::Patience;
-use std::cell::Cell;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
@@ -372,40 +369,25 @@ impl Map {
     }
 
     /// Deletes the keys of the segment at a cursor, which is not at the end, and moves the cursor
-    /// past them. Adds the number of keys deleted to `count`. The patience of the call is that
-    /// since `first_wait`.
+    /// past them. Adds the number of keys deleted to `count`.
     ///
     /// # Errors
     /// Those of [`delete`](Self::delete). The cursor then stays.
-    pub(crate) fn clear_segment(
-        &self,
-        cursor: &mut Cursor,
-        count: &mut u64,
-        first_wait: &Cell<Option<Patience>>,
-    ) -> Result<()> {
+    pub(crate) fn clear_segment(&self, cursor: &mut Cursor, count: &mut u64) -> Result<()> {
         self.ensure_may_write()?;
-        self.arena.operate(|lane| {
-            lane.patient_since(first_wait, || self.clear_segment_in(lane, cursor, count))
-        })
-    }
-
-    fn clear_segment_in(
-        &self,
-        lane: &LaneGuard<'_>,
-        cursor: &mut Cursor,
-        count: &mut u64,
-    ) -> Result<()> {
         let bound: &Bound = &self.bound;
-        let segment = locked::lock(lane, bound, cursor.directory())?;
-        let pairs = segment.pairs();
-        let emptied = lifecycle::empty(lane, bound, *segment, Some(ChangeKind::Clear));
-        *count += u64::from(pairs.saturating_sub(segment.pairs()));
-        let behind = cursor.behind(segment.phase().depth);
-        drop(segment);
-        lane.tidy();
-        emptied?;
-        *cursor = behind;
-        Ok(())
+        self.arena.operate(|lane| {
+            let segment = locked::lock(lane, bound, cursor.directory())?;
+            let pairs = segment.pairs();
+            let emptied = lifecycle::empty(lane, bound, *segment, Some(ChangeKind::Clear));
+            *count += u64::from(pairs.saturating_sub(segment.pairs()));
+            let behind = cursor.behind(segment.phase().depth);
+            drop(segment);
+            lane.tidy();
+            emptied?;
+            *cursor = behind;
+            Ok(())
+        })
     }
 
     /// Removes expired pairs of a cache and reports them to the followers of its stream. Returns
