@@ -133,8 +133,9 @@ impl Backup<'_> {
         let others = block::all(space).filter(|(_, _, root)| root.status() == Status::Live).count();
         let left_out = others + self.unready_maps();
         let paused_ns = clock::monotonic_ns() - begun;
+        let held = frozen.ensure_held();
         drop(frozen);
-        let rest = rest?;
+        let rest = held.and(rest)?;
         self.write(&rest)?;
         let mut end = Vec::new();
         frames::end(&mut end, self.frames);

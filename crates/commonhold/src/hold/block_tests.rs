@@ -47,8 +47,8 @@ fn problems(hold: &Hold) -> Vec<String> {
     hold.check().unwrap().problems.into_iter().filter(is_of_block).collect()
 }
 
-/// While the last handle looks for what its participant owns, another one comes, may leave something
-/// behind, and goes.
+/// While the last handle looks for what its participant owns, another one comes, may leave
+/// something behind, and goes.
 #[test]
 fn a_handle_that_comes_and_goes_makes_the_last_one_look_again() {
     let (_folder, hold) = new_hold();

@@ -103,6 +103,7 @@ fn check(hold: &Hold) -> Result<CheckReport> {
         memory.check(extent, &mut findings);
     }
     let (allocated, in_flight) = (memory.allocated, memory.in_flight);
+    frozen.ensure_held()?;
     drop(frozen);
     let reachable = findings.reachable.len() as u64;
     if allocated != reachable {

@@ -136,6 +136,19 @@ fn await_change(word: &AtomicU32, left: &mut Duration) -> Option<Owner> {
     None
 }
 
+impl Freeze<'_> {
+    /// Whether the hold has been frozen until now: another thread may close the handle, which ends
+    /// the freeze. For a call that relies on it for all that it has read.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub(crate) fn ensure_held(&self) -> Result<()> {
+        // Closing stores that it has begun before it releases anything.
+        fence(Ordering::Acquire);
+        self.arena.ensure_open()
+    }
+}
+
 impl Drop for Freeze<'_> {
     fn drop(&mut self) {
         lane::count_freeze(-1);
@@ -146,8 +159,8 @@ impl Drop for Freeze<'_> {
             .is_some_and(|p| p.registration.owner == self.owner && !p.registration.inherited());
         let roots = roots(&self.arena.space);
         for word in [&roots.freeze_lock, &roots.names_lock] {
-            if own && robust_lock::holder(word) == Some(self.owner) {
-                robust_lock::unlock(word);
+            if own {
+                robust_lock::unlock_of(word, self.owner);
             }
         }
     }
@@ -158,6 +171,23 @@ mod tests {
     use super::*;
     use crate::map::MapOptions;
     use crate::{ErrorKind, Hold};
+
+    #[test]
+    fn a_freeze_ends_when_its_handle_is_closed() {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let hold = Hold::create(folder.path().join("it.hold")).unwrap();
+        let other = Hold::open(hold.path()).unwrap();
+        let frozen = hold.freeze().unwrap();
+        frozen.ensure_held().unwrap();
+        hold.clone().close().unwrap();
+        assert_eq!(frozen.ensure_held().unwrap_err().kind(), ErrorKind::Closed);
+        // The lock of another participant stays.
+        let later = other.freeze().unwrap();
+        drop(frozen);
+        let holder = robust_lock::holder(&roots(other.space()).freeze_lock);
+        assert_eq!(holder, Some(other.arena().participant().unwrap().registration.owner));
+        drop(later);
+    }
 
     #[test]
     fn a_lock_that_nobody_holds_is_damage_and_not_waited_for() {

@@ -178,8 +178,8 @@ fn give_back(acting: &Acting<'_>, block: &Block) -> Result<()> {
 fn release_locks(arena: &Arena, owner: Owner, level: Level) {
     let space = &arena.space;
     let release = |word: &AtomicU32, from: Level| {
-        if level <= from && robust_lock::holder(word) == Some(owner) {
-            robust_lock::unlock(word);
+        if level <= from {
+            robust_lock::unlock_of(word, owner);
         }
     };
     for offset in all_roots(space).filter_map(|(id, _)| root::root_offset(space, id)) {

@@ -186,6 +186,17 @@ pub(crate) fn unlock(word: &AtomicU32) {
     }
 }
 
+/// Releases the lock if `owner` holds it. Two threads may do so at once: one that ends a freeze, and
+/// one that closes the handle. The lock may belong to somebody else as soon as one has released it.
+pub(crate) fn unlock_of(word: &AtomicU32, owner: Owner) {
+    let free = |now| (Owner::from_bits(now) == Some(owner)).then_some(0);
+    // As in `unlock`.
+    let released = word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, free);
+    if released.is_ok_and(|before| before & WAITERS != 0) {
+        futex::wake_one(word);
+    }
+}
+
 /// The current holder of the lock. For display and for recovery.
 #[inline]
 pub(crate) fn holder(word: &AtomicU32) -> Option<Owner> {
