@@ -107,8 +107,8 @@ pub(super) struct FollowedMaps {
     named: BTreeSet<String>,
     /// The same, while the first list of a connection comes.
     coming: Option<BTreeSet<String>>,
-    /// The maps whose replicas do not begin with `adopt`: they have, or the maps were there when the
-    /// origin did not have them.
+    /// The maps whose replicas do not begin with `adopt`: they have done so, or the maps were there
+    /// when the origin did not have them.
     adopting: BTreeSet<String>,
     again: Instant,
 }

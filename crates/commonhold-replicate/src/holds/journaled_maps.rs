@@ -105,6 +105,8 @@ pub(super) struct JournaledMaps {
     /// A map that is found later was created while the journal ran.
     is_first_scan: bool,
     dropped_files: DroppedFiles,
+    /// The maps that this hold had when it was noted that it no longer has them.
+    moved: BTreeSet<String>,
     /// Why the catalogue cannot be rewritten.
     catalogue_error: Option<String>,
 }
@@ -128,6 +130,7 @@ impl JournaledMaps {
             shared: Arc::clone(shared),
             is_first_scan: true,
             dropped_files,
+            moved: BTreeSet::new(),
             catalogue_error: None,
         }
     }
@@ -158,6 +161,7 @@ impl JournaledMaps {
                     // Before another process has the slot: if that one fails and drops the map, it
                     // must not seem that the user has dropped it.
                     self.catalogue.note(name, life.number, Event::Moved, NOWHERE)?;
+                    self.moved.insert(name.to_owned());
                 }
                 let notes = JournalSlot::take(&self.hold, name)?.notes();
                 let is_interrupted = is_half_rebuilt(&self.hold, &notes, &map)?;
@@ -357,7 +361,8 @@ impl JournaledMaps {
             return self.start_anew(name, of);
         };
         // A replica brings its map into a new hold, too.
-        let is_of_present = life.is_in(self.hold.uuid()) || map.is_replica();
+        let was_here = life.is_in(self.hold.uuid()) || self.moved.contains(name);
+        let is_of_present = was_here || map.is_replica();
         let is_other = is_of_present && life.of != of;
         match self.start_in(name, &life, of) {
             // The map was dropped, and created again, while no journal ran. Or its replica has

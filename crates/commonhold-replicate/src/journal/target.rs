@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn the_file_of_a_directory_is_closed_before_its_path_is_free() {
         // A process of its own: a child that another test forked meanwhile would have the list
-        // locked for ever.
+        // locked forever.
         Child::run("alone", || {
             let directory = tempfile::tempdir_in("/dev/shm").unwrap();
             let (lock, path) =

@@ -32,6 +32,8 @@ const ONE_HANDLE: u64 = 1 << 32;
 /// Each opening adds one, and nothing subtracts it. So a handle that comes and goes while another
 /// one looks for what its participant owns changes the word, too.
 const ONE_OPENING: u64 = 1 << 52;
+/// A participant with more handles stays attached until it ends.
+const MOST_HANDLES: u64 = ONE_OPENING / ONE_HANDLE - 1;
 
 /// Whether other participants are attached.
 pub(crate) enum Attendance {
@@ -57,6 +59,7 @@ fn handles(word: u64) -> u64 {
 pub(crate) fn attach(space: &Space, block: &Block, me: Owner) {
     let entry = entry(space, block, me.slot());
     let more = |word: u64| match owner_of(word) == Some(me) {
+        true if handles(word) == MOST_HANDLES => None,
         true => Some(word.wrapping_add(ONE_HANDLE + ONE_OPENING)),
         false => Some(u64::from(me.bits()) | ONE_HANDLE),
     };
@@ -72,6 +75,7 @@ pub(crate) fn attach(space: &Space, block: &Block, me: Owner) {
 /// stays attached without a handle. Inside an operation on the block.
 fn detach(space: &Space, block: &Block, me: Owner, owns: impl Fn() -> bool) {
     let less = |word: u64| match owner_of(word) == Some(me) {
+        true if handles(word) == MOST_HANDLES => None,
         true if handles(word) > 1 => Some(word - ONE_HANDLE),
         true if owns() => Some(word - ONE_HANDLE),
         true => Some(0),

@@ -142,14 +142,14 @@ impl<'a> Stream<'a> {
 pub(crate) struct KnownRing(AtomicU64);
 
 impl KnownRing {
-    /// The same as [`Stream::ring`], under the stream's lock: no ring begins or ends meanwhile. A
+    /// The same as [`Stream::ring`], under the segment's lock: no ring begins or ends meanwhile. A
     /// ring of this offset and size may have ended and another one begun, which is as sound.
     #[inline(always)]
     pub(crate) fn of(&self, stream: &Stream<'_>) -> Result<Option<Ring>> {
         // Acquire: as in `Stream::ring`.
         let offset = stream.link.ring.load(Ordering::Acquire);
         let bytes = stream.link.ring_bytes.load(Ordering::Relaxed);
-        // Relaxed: a hint of this process. Whatever it is, the ring lies in the mapped file.
+        // Relaxed: a hint of this process. With any value of it, the ring lies in the mapped file.
         if self.0.load(Ordering::Relaxed) == KnownRing::word(offset, bytes)
             && let Some(ring) = Ring::new(stream.space, offset, bytes)
         {
