@@ -4,9 +4,9 @@
 use crate::support::process::{Child, End, until};
 use crate::support::standstill::{PATIENCE, go_on, stopped, third, timed_out};
 use crate::support::test_dir::TestDir;
+use commonhold::Hold;
 use commonhold::map::MapOptions;
 use commonhold::queue::{NamedQueue, QueueOptions};
-use commonhold::Hold;
 use nix::sys::signal::{Signal, raise};
 use std::path::Path;
 use std::time::{Duration, Instant};

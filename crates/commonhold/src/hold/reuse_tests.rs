@@ -1,13 +1,13 @@
 //! Memory that another map gets while a stale writer, a dead process or a compaction still names
-//! it.
+//! it; and pairs that are read all the time while their memory is wanted.
 
 use crate::Hold;
-use crate::map::MapOptions;
 use crate::map::engine::bound::Bound;
-use crate::map::engine::{compact, directory};
+use crate::map::engine::{cache, compact, directory};
 use crate::map::layout::record;
 use crate::map::layout::root;
 use crate::map::layout::segment::Segment;
+use crate::map::{CacheOptions, MapOptions};
 use crate::memory::classes::EXTENT;
 use crate::memory::extents::{Kind, State, committed, header};
 use crate::memory::slab;
@@ -97,6 +97,29 @@ fn a_linked_chunk_of_a_dead_process_is_the_maps() {
     assert_eq!(header(space, chunk).state(), State::unowned(Kind::SpareDirectory, 0));
     drop(dead);
     whole(&hold);
+}
+
+/// Readers mark the pairs of a small cache again and again. A late hand does not spare them.
+#[test]
+fn a_late_hand_evicts_pairs_that_were_read() {
+    let (_folder, hold) = hold();
+    let cache = hold.maps().open_or_create("it", CacheOptions::new().max_entries(8)).unwrap();
+    for key in 0..8u32 {
+        cache.set(key.to_le_bytes(), "value").unwrap();
+        assert!(cache.get(key.to_le_bytes()).unwrap().is_some());
+    }
+    let root = cache.bound.root(hold.space());
+    let round = |late| {
+        let lane = hold.arena().enter().unwrap();
+        for _ in 0..16 {
+            cache::advance_hand(&lane, &cache.bound, root, late, &|| true).unwrap();
+        }
+    };
+    round(false);
+    assert_eq!(cache.len().unwrap(), 8);
+    (0..8u32).for_each(|key| assert!(cache.get(key.to_le_bytes()).unwrap().is_some()));
+    round(true);
+    assert_eq!(cache.len().unwrap(), 0);
 }
 
 /// A map ends while an extent is being emptied, and another one gets its root.

@@ -35,7 +35,7 @@ use crate::sync::space::Space;
 use std::sync::atomic::Ordering;
 
 /// The number of segments that the hand of a small map passes for one new pair before it waits for
-/// locks. A larger map has more segments: after two rounds no pair is spared again.
+/// locks, and spares no pair any more. A larger map has more segments: two rounds.
 const HAND_LIMIT: u64 = 1 << 16;
 
 /// When a pair that is set now expires; 0 for never.
@@ -112,7 +112,8 @@ pub(crate) fn make_room(lane: &LaneGuard<'_>, bound: &Bound, room: u64) -> Resul
     let mut charged = charge::charged(root);
     while over() {
         let two_rounds = HAND_LIMIT.max(2 << directory::depth(root));
-        // Stopped participants are not waited for while other segments have something to evict.
+        // Stopped participants are not waited for, and pairs that were read are spared, while
+        // anything else is left to evict. Readers may read all pairs of a small map all the time.
         advance_hand(lane, bound, root, steps >= two_rounds, &over)?;
         steps += 1;
         if steps % two_rounds == 0 {
@@ -174,12 +175,12 @@ pub(crate) fn spare_passed(bound: &Bound, parent: Segment<'_>, child: Segment<'_
 }
 
 /// Passes positions of one segment and evicts unvisited pairs until there is enough space. The hand
-/// stops there.
-fn advance_hand(
+/// stops there. If it is `late`, it waits for the segment's lock, and evicts visited pairs, too.
+pub(crate) fn advance_hand(
     lane: &LaneGuard<'_>,
     bound: &Bound,
     root: &Root,
-    waits: bool,
+    late: bool,
     over: &impl Fn() -> bool,
 ) -> Result<()> {
     let space = lane.space();
@@ -195,14 +196,14 @@ fn advance_hand(
         let _ = root.hand.compare_exchange(bits, next.bits(), Ordering::Relaxed, Ordering::Relaxed);
     };
     let mut locked = locked::try_lock_this(lane, segment);
-    if waits && locked.is_none() {
+    if late && locked.is_none() {
         locked = Some(locked::lock_this(lane, segment, Level::Whole)?);
     }
     if let Some(locked) = locked {
         let frozen = freeze_lock::is_frozen(lane.space());
         let result = match bound.ensure_current(space) {
             Ok(()) if segment.map() == bound.id && !frozen => {
-                evict_from(lane, bound, segment, hand.position, over).map(&move_to)
+                evict_from(lane, bound, segment, hand.position, (late, over)).map(&move_to)
             }
             result => {
                 move_to(bound.positions());
@@ -225,7 +226,7 @@ fn evict_from(
     bound: &Bound,
     segment: Segment<'_>,
     from: u32,
-    over: &impl Fn() -> bool,
+    (late, over): (bool, &impl Fn() -> bool),
 ) -> Result<u32> {
     let now = tick(segment.space);
     let root = bound.root(segment.space);
@@ -241,7 +242,7 @@ fn evict_from(
         }
         let bit = 1u64 << (position % 64);
         let visited = segment.visited(position / 64);
-        if !expired && visited.load(Ordering::Relaxed) & bit != 0 {
+        if !expired && !late && visited.load(Ordering::Relaxed) & bit != 0 {
             visited.fetch_and(!bit, Ordering::Relaxed);
         } else {
             let counter = if expired { &root.expired } else { &root.evicted };
