@@ -29,7 +29,7 @@ fn the_document_lists_every_option_and_the_help_is_narrow() {
     let text = std::fs::read_to_string(path).unwrap();
     let section = text.split_once(TABLE).unwrap().1;
     let (table, rest) = section.split_once("Each of them also takes").unwrap();
-    let shared = named(rest.split_once("Without `--server`").unwrap().0);
+    let shared = named(rest.split_once("If neither `--server`").unwrap().0);
     let row = |name: &str| {
         let start = format!("| `{name}` |");
         named(table.lines().find_map(|line| line.strip_prefix(&start)).unwrap_or_default())

@@ -102,7 +102,11 @@ fn uids_find_pairs() {
     assert_eq!(got, json!({"key": "apple", "uid": set["uid"], "value": "3"}));
     test_dir.ok(&["del", "shop", "prices", "apple"]);
     assert_eq!(test_dir.run(&["get", "--uid", "shop", "prices", &uid]).code, 1);
-    assert!(test_dir.fails(2, &["get", "--uid", "shop", "prices", "x"]).contains("expected a uid"));
+    assert!(
+        test_dir
+            .fails(2, &["get", "--uid", "shop", "prices", "x"])
+            .contains("--uid: expected a number")
+    );
 }
 
 #[test]

@@ -199,7 +199,9 @@ impl SubscriberTable {
         let next = || {
             let map = open_unready_map(&self.hold, &self.name)?;
             if map.follow().is_err_and(|error| error.is_not_found()) {
-                self.hold.maps().begin_stream(&self.name, self.options.stream_bytes)?;
+                let begin = || self.hold.maps().begin_stream(&self.name, self.options.stream_bytes);
+                let begin = || with_patience(PATIENCE, begin).err();
+                self.stream_repair.make_by(Instant::now(), begin).map_or(Ok(()), Err)?;
             }
             Ok::<_, commonhold::Error>(map)
         };

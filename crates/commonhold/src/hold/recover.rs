@@ -218,7 +218,8 @@ fn in_order(arena: &Arena, lanes: &[LaneList]) -> Vec<u64> {
     let mut all: Vec<u64> = lanes.iter().map(|l| l.segment.load(Ordering::Acquire)).collect();
     all.extend(&children);
     all.retain(|offset| *offset != 0);
-    all.sort_by_key(rank);
+    // Each rank is read once: it may change meanwhile.
+    all.sort_by_cached_key(rank);
     all.dedup();
     all
 }

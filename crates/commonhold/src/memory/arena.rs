@@ -506,7 +506,11 @@ impl Arena {
         if self.closed.swap(true, Ordering::SeqCst) {
             return;
         }
-        if self.participant().is_none_or(|p| p.endpoint_slots.load(Ordering::SeqCst) == 0) {
+        // A forked child that has not written yet has a copy of its parent's count.
+        let has_none = |p: &Participant| {
+            p.registration.inherited() || p.endpoint_slots.load(Ordering::SeqCst) == 0
+        };
+        if self.participant().is_none_or(has_none) {
             self.end();
         }
     }

@@ -154,7 +154,7 @@ mod tests {
         }
         assert!(read(&written, true, 299).unwrap_err().contains("frame 4 has 300 bytes"));
         assert!(
-            read(b"plain text\n", true, 99).unwrap_err().contains("check that these are frames")
+            read(b"plain text\n", true, 99).unwrap_err().contains("check that the input consists")
         );
     }
 
