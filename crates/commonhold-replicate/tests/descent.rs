@@ -127,6 +127,7 @@ fn a_replica_follows_a_map_that_was_rebuilt_from_its_journal() {
 #[cfg(feature = "steps")]
 #[test]
 fn a_replica_follows_a_map_that_is_rebuilt_under_its_origin() {
+    use commonhold_testing::support::standstill::{go_on, stopped};
     let source = Source::new(MapOptions::general());
     source.map.set("a", "both").unwrap();
     let Copy { hold, replica } = Copy::of(&source, "copy.hold");
@@ -144,7 +145,9 @@ fn a_replica_follows_a_map_that_is_rebuilt_under_its_origin() {
     // Its second and its third epoch.
     again();
     agree_again(&source, &hold, "then");
-    again();
+    let still = stopped("create.live", again);
+    is_refused(&replica, "has not received the map");
+    go_on(still);
     agree_again(&source, &hold, "here");
     drop(replica);
     let other = Hold::create(source.test_dir.path("other.hold")).unwrap();

@@ -1,6 +1,6 @@
-//! Room that is there and cannot be used, and room that must be found: extents whose only free
-//! record is still being retired, compaction beside records that cannot move, maps whose pairs lie
-//! in the index, memory that a dropped cache had kept.
+//! Free memory that must not be used, and free memory that must be found: extents whose only free
+//! record is still being retired, compaction when some records cannot move, maps that keep their
+//! pairs in the index, memory that a dropped cache had kept.
 
 use crate::support::process::{Board, Child, End, until};
 use crate::support::standstill::{PATIENCE, go_on, killed, stopped, third};
