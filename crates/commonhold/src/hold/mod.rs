@@ -43,6 +43,8 @@ pub(crate) mod handle;
 #[cfg(test)]
 mod in_place_tests;
 pub(crate) mod journal_slot;
+#[cfg(all(test, feature = "steps"))]
+mod killed_split_tests;
 pub(crate) mod logs;
 pub(crate) mod map_identity;
 pub(crate) mod maps;
