@@ -494,6 +494,8 @@ fn opening_and_closing_leave_no_doubt() {
 fn a_hold_that_was_never_synced_is_not_clean() {
     let test_dir = TestDir::file();
     let mut maker = Child::run("makes a hold", || {
+        // So that it remembers the boot id.
+        drop(Hold::create(test_dir.path("other.hold")).unwrap());
         if !nix::unistd::geteuid().is_root() {
             nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWUSER).unwrap();
         }
@@ -503,7 +505,24 @@ fn a_hold_that_was_never_synced_is_not_clean() {
         drop(Hold::create("/it.hold"));
     });
     assert_eq!(maker.wait(), End::By(Signal::SIGKILL));
-    // Outside of it the boot is another one.
+    reboot(&test_dir.path("it.hold"));
     let error = Hold::open(test_dir.path("it.hold")).expect_err("it was never synced");
     assert_eq!(error.kind(), ErrorKind::Unclean, "{error}");
+}
+
+/// A process that cannot read the boot id any more, because it is in a chroot or another user by
+/// now, opens a clean hold for writing. For all others the hold is still of this boot.
+#[test]
+fn a_process_that_cannot_read_the_boot_id_any_more_remembers_it() {
+    let test_dir = TestDir::file();
+    let path = test_dir.path("it.hold");
+    with_faults("os.boot-id", || {
+        written(&path, "1").close().unwrap();
+        steps::arm_fault("os.boot-id:EACCES:always").unwrap();
+        let hold = written(&path, "2");
+        steps::arm_fault("").unwrap();
+        has(&path, "2");
+        hold.close().unwrap();
+    });
+    is_clean(&path, "2");
 }

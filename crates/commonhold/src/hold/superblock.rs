@@ -6,7 +6,7 @@
 //! (`sync::space`).
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::os::location;
+use crate::os::location::{self, BootId};
 use crate::sync::space::{Shared, Space};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -51,8 +51,8 @@ pub(crate) fn superblock(space: &Space) -> &Superblock {
     space.view(0)
 }
 
-fn this_boot() -> Result<[u64; 2]> {
-    location::boot_id().map(words).map_err(|e| Error::os("/proc/sys/kernel/random/boot_id", &e))
+fn this_boot() -> Result<BootId> {
+    location::boot_id().map_err(|e| Error::os("/proc/sys/kernel/random/boot_id", &e))
 }
 
 /// Two words from 16 bytes.
@@ -77,7 +77,7 @@ impl Superblock {
         self.flags.store(flags, Ordering::Relaxed);
         self.inode.store(inode, Ordering::Relaxed);
         self.on_disk.store(u32::from(!in_memory), Ordering::Relaxed);
-        self.set_boot()?;
+        self.store_boot(this_boot()?);
         self.magic.store(MAGIC, Ordering::Release);
         Ok(())
     }
@@ -85,17 +85,27 @@ impl Superblock {
     /// # Errors
     /// `Io` if the boot id cannot be read now.
     pub(crate) fn set_boot(&self) -> Result<()> {
-        for (word, value) in self.boot.iter().zip(this_boot()?) {
-            word.store(value, Ordering::Relaxed);
+        if !self.is_this_boot()? {
+            self.store_boot(this_boot()?);
         }
         Ok(())
     }
 
+    fn store_boot(&self, boot: BootId) {
+        for (word, value) in self.boot.iter().zip(words(boot.id)) {
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// Where the boot id is not shown, zeros are of this boot: they were stored where it is not
+    /// shown either.
+    ///
     /// # Errors
     /// As [`Superblock::set_boot`].
     pub(crate) fn is_this_boot(&self) -> Result<bool> {
-        let boot = this_boot()?;
-        Ok(self.boot.iter().zip(boot).all(|(word, value)| word.load(Ordering::Relaxed) == value))
+        let (boot, zeros) = (this_boot()?, [0; 2]);
+        let stored = [0, 1].map(|at| self.boot[at].load(Ordering::Relaxed));
+        Ok(stored == words(boot.id) || (!boot.is_shown && stored == zeros))
     }
 
     /// # Errors

@@ -18,6 +18,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The environment variable that names the directory of bare names.
 const DIRECTORY_VARIABLE: &str = "COMMONHOLD_DIR";
@@ -177,19 +178,49 @@ pub(super) fn classify(number: u32) -> FileSystem {
     }
 }
 
-/// The identity of this boot of the system; zeros in an environment that does not show it.
-///
+/// The identity of this boot of the system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BootId {
+    /// As the environment shows it. Where it shows nothing, this is the id that this process has
+    /// read before (a child may have given up its right to read it), or else zeros.
+    pub(crate) id: [u8; 16],
+    /// False where the environment does not show it.
+    pub(crate) is_shown: bool,
+}
+
 /// # Errors
-/// A temporary failure (no descriptors, no memory) is an error. Taken for such an environment, it
-/// would make a cleanly closed hold look like one of another boot.
-pub(crate) fn boot_id() -> io::Result<[u8; 16]> {
+/// A temporary failure (no descriptors, no memory) is an error. Taken for an environment that does
+/// not show it, it would make a cleanly closed hold look like one of another boot.
+pub(crate) fn boot_id() -> io::Result<BootId> {
     let read = || std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
-    match fault!("os.boot-id").and_then(|()| read()) {
-        Ok(text) => Ok(parse_boot_id(&text).unwrap_or_default()),
+    let shown = match fault!("os.boot-id").and_then(|()| read()) {
+        Ok(text) => parse_boot_id(&text),
         Err(error) => match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => Ok([0; 16]),
-            _ => Err(error),
+            io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => None,
+            _ => return Err(error),
         },
+    };
+    shown.inspect(remember_boot_id);
+    Ok(BootId { id: shown.unwrap_or_else(last_boot_id), is_shown: shown.is_some() })
+}
+
+/// The boot id that this process has read last. Not a lock: a thread may fork in between.
+static LAST_BOOT_ID: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+fn remember_boot_id(id: &[u8; 16]) {
+    let number = u128::from_le_bytes(*id);
+    LAST_BOOT_ID[0].store(number as u64, Ordering::Relaxed);
+    // Release: whoever sees this half sees the other. Neither is ever zero.
+    LAST_BOOT_ID[1].store((number >> 64) as u64, Ordering::Release);
+}
+
+fn last_boot_id() -> [u8; 16] {
+    match LAST_BOOT_ID[1].load(Ordering::Acquire) {
+        0 => [0; 16],
+        high => {
+            let low = LAST_BOOT_ID[0].load(Ordering::Relaxed);
+            (u128::from(high) << 64 | u128::from(low)).to_le_bytes()
+        }
     }
 }
 

@@ -85,6 +85,7 @@ fn file_systems_are_distinguished() {
 #[test]
 fn the_boot_has_an_identity_and_random_bytes_differ() {
     assert_eq!(boot_id().unwrap(), boot_id().unwrap());
+    assert!(boot_id().unwrap().is_shown);
     let id = parse_boot_id("01234567-89ab-cdef-0123-456789abcdef\n").unwrap();
     assert_eq!(id, [0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef].repeat(2)[..]);
     assert!(parse_boot_id("").is_none() && parse_boot_id(&"g".repeat(32)).is_none());
