@@ -52,8 +52,8 @@ struct Entry {
     kept: AtomicI32,
     /// The next child's description, from just before a fork until just after it.
     next: AtomicI32,
-    /// To be closed, at the next look that succeeds.
-    left: AtomicI32,
+    /// To be closed, at the next look that succeeds: of a fork and of a close, each perhaps twice.
+    left: [AtomicI32; 4],
 }
 
 static ENTRIES: [Entry; MOST] = [const {
@@ -65,7 +65,7 @@ static ENTRIES: [Entry; MOST] = [const {
         known: AtomicI32::new(NONE),
         kept: AtomicI32::new(NONE),
         next: AtomicI32::new(NONE),
-        left: AtomicI32::new(NONE),
+        left: [const { AtomicI32::new(NONE) }; 4],
     }
 }; MOST];
 
@@ -101,16 +101,27 @@ impl Entry {
         match self.look(fd) {
             Ok(true) => close(fd),
             Ok(false) => {}
-            Err(_) => self.left.store(fd, Ordering::Relaxed),
+            Err(_) => self.leave(fd),
         }
     }
 
+    fn leave(&self, fd: RawFd) {
+        let free = self.left.iter().find(|place| place.load(Ordering::Relaxed) == NONE);
+        free.inspect(|place| place.store(fd, Ordering::Relaxed));
+    }
+
+    fn has_left(&self) -> bool {
+        self.left.iter().any(|place| place.load(Ordering::Relaxed) != NONE)
+    }
+
     fn close_left(&self) {
-        let fd = self.left.load(Ordering::Relaxed);
-        if let Ok(is_ours) = self.look(fd) {
-            self.left.store(NONE, Ordering::Relaxed);
-            if is_ours {
-                close(fd);
+        for place in &self.left {
+            let fd = place.load(Ordering::Relaxed);
+            if let Ok(is_ours) = self.look(fd) {
+                place.store(NONE, Ordering::Relaxed);
+                if is_ours {
+                    close(fd);
+                }
             }
         }
     }
@@ -136,7 +147,7 @@ pub(super) fn enter(known: RawFd, dev: u64, ino: u64, counts_children: bool) -> 
     let is_free = |entry: &Entry| {
         !entry.used.load(Ordering::Relaxed) && {
             entry.close_left();
-            entry.left.load(Ordering::Relaxed) == NONE
+            !entry.has_left()
         }
     };
     let number = ENTRIES.iter().position(is_free)?;

@@ -363,7 +363,11 @@ fn try_slot(
         recover(previous)?;
         slot.release();
     }
-    let generation = Owner::next_generation(slot.tag.load(Ordering::Relaxed) >> 1);
+    let mut generation = Owner::next_generation(slot.tag.load(Ordering::Relaxed) >> 1);
+    if recovery::is_recorded_dead(slot, Owner::new(number, generation)) {
+        // All generations were used up since that one died.
+        generation = Owner::next_generation(generation);
+    }
     slot.pid.store(std::process::id(), Ordering::Relaxed);
     slot.since_ms.store(crate::os::clock::realtime_ms(), Ordering::Relaxed);
     store_program_name(slot);

@@ -70,6 +70,11 @@ pub(crate) fn has_died(space: &Space, owner: Owner) -> bool {
         || slot.user(owner.slot()) != Some(owner)
 }
 
+/// True if the slot's word names `owner` as dead.
+pub(super) fn is_recorded_dead(slot: &Slot, owner: Owner) -> bool {
+    slot.recovery.load().is_of(owner)
+}
+
 /// The exclusive right to act as a dead participant. Ends when it is dropped.
 pub(crate) enum Recovery<'a> {
     /// Held by naming the recoverer in the slot's word.
