@@ -176,15 +176,18 @@ fn works_again(
 }
 
 /// Passed by one that recovers; once in the life of a process; by the successor of one that failed.
-const ELSEWHERE: [&str; 4] = ["recover.begin", "os.atfork", "os.boot-id", "rotate.shorten"];
+const ELSEWHERE: [&str; 5] =
+    ["recover.begin", "os.atfork", "os.boot-id", "rotate.stat", "rotate.shorten"];
 
 /// Each error of a fault that is passed only after another one.
 fn after_another() -> impl Iterator<Item = Case> {
     let place = Place { scenario: ERRANDS[1], on_disk: false };
-    let (name, errors) = *steps::FAULTS.iter().find(|(n, _)| *n == "rotate.shorten").unwrap();
-    errors.iter().map(move |error| {
-        let fault = format!("rotate.write:EIO:once:2,{name}:{error}:once");
-        Case { place, fault }
+    let such = |(name, _): &&(&str, _)| ["rotate.stat", "rotate.shorten"].contains(name);
+    steps::FAULTS.iter().filter(such).flat_map(move |(name, errors)| {
+        errors.iter().map(move |error| {
+            let fault = format!("rotate.write:EIO:once:2,{name}:{error}:once");
+            Case { place, fault }
+        })
     })
 }
 

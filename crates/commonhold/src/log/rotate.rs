@@ -94,16 +94,13 @@ impl RotatedFile {
     /// kept, this file follows a file that is gone.
     ///
     /// # Errors
-    /// Those of shortening files.
+    /// Those of looking for the place and of shortening files. Then nothing may be written: the
+    /// next round takes back the same place.
     pub(crate) fn take_back(&mut self, place: Place) -> io::Result<()> {
         if place.path != self.path_hash() {
             return Ok(());
         }
-        let is_it = |age: &u32| {
-            let found = std::fs::metadata(self.aged(*age));
-            found.is_ok_and(|found| (found.dev(), found.ino()) == (place.dev, place.ino))
-        };
-        let (emptied, cut) = match (0..=self.keep).find(is_it) {
+        let (emptied, cut) = match self.age_of(place)? {
             Some(age) => (age, Some(age)),
             None if self.keep == 0 => (1, None),
             None => (0, None),
@@ -119,6 +116,20 @@ impl RotatedFile {
         step!("collect.truncated");
         self.bytes = self.file.metadata()?.len();
         Ok(())
+    }
+
+    /// How many rotations old the file with the place is; `None` if it is gone.
+    fn age_of(&self, place: Place) -> io::Result<Option<u32>> {
+        for age in 0..=self.keep {
+            match fault!("rotate.stat").and_then(|()| std::fs::metadata(self.aged(age))) {
+                Ok(found) if (found.dev(), found.ino()) == (place.dev, place.ino) => {
+                    return Ok(Some(age));
+                }
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(None)
     }
 
     /// The file that is `age` rotations old.

@@ -136,6 +136,7 @@ pub const FAULTS: &[(&str, &[&str])] = &[
     ("backup.sync", &["EIO", "ENOSPC", "EDQUOT"]),
     // Files that collect logs.
     ("rotate.place", &["EIO", "ENOMEM"]),
+    ("rotate.stat", &["EIO", "ENOMEM", "EACCES"]),
     ("rotate.remove", &["EACCES", "EIO", "EROFS"]),
     ("rotate.rename", &["ENOSPC", "EIO", "EACCES", "ENOENT"]),
     ("rotate.shorten", OPENING),
