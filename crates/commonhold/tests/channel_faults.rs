@@ -307,3 +307,36 @@ fn nonsense_in_the_file_leads_to_errors_only() {
         let _ = use_everything(&path);
     }
 }
+
+/// A consumer leaves. Before it looks whether it was the last endpoint of a closed handle, a producer
+/// joins, and the handle is closed: the participant stays for that producer.
+#[test]
+#[cfg(feature = "steps")]
+fn an_endpoint_that_joins_while_the_last_one_leaves_keeps_its_participant() {
+    let test_dir = TestDir::memory();
+    Child::run("an endpoint that joins", || {
+        let hold = Hold::create(test_dir.path("it.hold")).unwrap();
+        hold.channels().create("it", options()).unwrap();
+        let own = Hold::open(test_dir.path("it.hold")).unwrap();
+        let channel = own.channels().open("it").unwrap();
+        let consumer = channel.consumer(Join::Now, Policy::Lossless).unwrap();
+        let joined = std::sync::Arc::new(std::sync::Mutex::new(None));
+        let closing = std::sync::Mutex::new(Some((own, channel, joined.clone())));
+        commonhold::steps::observe(move |step| {
+            if step == "channel.endpoint-released"
+                && let Some((own, channel, joined)) = closing.lock().unwrap().take()
+            {
+                *joined.lock().unwrap() = Some(channel.producer().unwrap());
+                own.close().unwrap();
+            }
+        });
+        drop(consumer);
+        assert_eq!(hold.participants().unwrap().len(), 2);
+        let busy = hold.channels().open("it").unwrap().producer().map(drop).unwrap_err();
+        assert_eq!(busy.kind(), ErrorKind::Busy, "{busy}");
+        drop(joined.lock().unwrap().take());
+        assert_eq!(hold.participants().unwrap().len(), 1);
+        drop(hold.channels().open("it").unwrap().producer().unwrap());
+    })
+    .finish();
+}

@@ -429,3 +429,30 @@ fn more_children_take_part_than_the_table_has_places_at_first() {
     })
     .finish();
 }
+
+/// One thread of a child begins its first operation while another one closes the handle: the child
+/// is no participant afterwards.
+#[test]
+#[cfg(feature = "steps")]
+fn a_child_that_closes_during_its_first_operation_is_no_participant() {
+    let test_dir = TestDir::memory();
+    let (hold, map) = open(&test_dir, Shape::General);
+    let path = test_dir.path("it.hold");
+    let mut child = Child::run("a first operation that meets a close", || {
+        let closing = std::sync::Mutex::new(Some(hold.clone()));
+        commonhold::steps::observe(move |step| {
+            if step == "slot.claimed"
+                && let Some(hold) = closing.lock().unwrap().take()
+            {
+                hold.close().unwrap();
+            }
+        });
+        assert_eq!(map.set("key", "value").unwrap_err().kind(), ErrorKind::Closed);
+        // The parent, and this handle.
+        let again = Hold::open(&path).unwrap();
+        assert_eq!(again.stat().unwrap().participants, 2);
+        sound(&again);
+    });
+    assert_eq!(child.wait(), End::Well);
+    assert_eq!(hold.stat().unwrap().participants, 1);
+}

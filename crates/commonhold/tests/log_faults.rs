@@ -287,6 +287,40 @@ fn a_round_without_text_takes_back_what_was_left() {
     assert_eq!(std::fs::read_to_string(&out).unwrap(), "");
 }
 
+/// Whether the file that the killed collector wrote is still there is unknown: nothing is cut, and
+/// nothing is written behind its text, until a look succeeds.
+#[test]
+fn a_failing_look_at_the_file_loses_and_doubles_no_line() {
+    for keep in [0, 2] {
+        let test_dir = TestDir::memory();
+        let (path, out) = (test_dir.path("it.hold"), test_dir.path("it.log"));
+        let file = || RotatedFile::open(&out, 1 << 20, keep).unwrap();
+        let mut killed = Child::run("collector", || {
+            let (_, log) = filled(&path);
+            let mut collector = log.collector().unwrap().format(plain);
+            collector.finish_to_file(&mut file()).unwrap();
+            assert_eq!(
+                log.write(LogLevel::Info, format!("line {LINES}")).unwrap(),
+                Written::Accepted
+            );
+            commonhold::steps::arm("collect.written:kill").unwrap();
+            drop(collector.finish_to_file(&mut file()));
+        });
+        assert_eq!(killed.wait(), End::By(Signal::SIGKILL));
+        Child::run("successor", || {
+            let hold = Hold::open(&path).unwrap();
+            let mut collector = hold.logs().open("it").unwrap().collector().unwrap().format(plain);
+            commonhold::steps::arm_fault("rotate.stat:EIO:once").unwrap();
+            refused(collector.finish_to_file(&mut file()), ErrorKind::Io, "collecting log 'it'");
+            collector.finish_to_file(&mut file()).unwrap();
+        })
+        .finish();
+        let text = std::fs::read_to_string(&out).unwrap();
+        let last = format!("line {LINES}\n");
+        is_complete(text.strip_suffix(&last).expect("the last line, once").as_bytes());
+    }
+}
+
 /// A file that has moved already is not moved again, and none is lost, by what comes after an
 /// error.
 #[test]
@@ -345,4 +379,21 @@ fn a_forked_child_leaves_collecting_to_its_parent() {
         assert!(String::from_utf8(text).unwrap().contains("by the child"));
     })
     .finish();
+}
+
+/// Another thread closes the handle. The collector may be in the middle of a round, so no other one
+/// begins before it is gone.
+#[test]
+fn a_collector_stays_until_it_is_dropped() {
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
+    let log = hold.logs().create("it", LogOptions::new()).unwrap();
+    let own = Hold::open(test_dir.path("it.hold")).unwrap();
+    let mut collector = own.logs().open("it").unwrap().collector().unwrap();
+    own.close().unwrap();
+    refused(log.collector().map(drop), ErrorKind::Busy, "already has a collector");
+    refused(collector.finish(&mut Vec::new()), ErrorKind::Closed, "was closed");
+    drop(collector);
+    drop(log.collector().unwrap());
+    assert_eq!(hold.participants().unwrap().len(), 1);
 }

@@ -64,13 +64,13 @@ impl Consumer {
             (None, at)
         } else {
             let (slot, (line, at)) = EndpointSlot::take(bound, |slot| {
-                let line = join::claim_line(bound, slot.owner, policy)?;
+                let line = join::claim_line(bound, slot.owner(), policy)?;
                 let left = UnwindGuard::new(|| {
-                    join::leave(bound.line(line), slot.owner);
+                    join::leave(bound.line(line), slot.owner());
                     // A producer may have begun to wait for this consumer.
                     bound.head().room.wake();
                 });
-                let at = join::with_line(bound, line, slot.owner, from, policy)?;
+                let at = join::with_line(bound, line, slot.owner(), from, policy)?;
                 left.done();
                 Ok((line, at))
             })?;
@@ -336,7 +336,7 @@ impl Consumer {
         self.at = match &self.slot {
             None => join::without_line(&self.bound, from)?,
             Some((slot, line)) => {
-                join::with_line(&self.bound, *line, slot.owner, from, self.policy)?
+                join::with_line(&self.bound, *line, slot.owner(), from, self.policy)?
             }
         };
         self.published = self.at.position;
@@ -551,19 +551,18 @@ impl Drop for Consumer {
             && !slot.is_inherited()
         {
             // Inside an operation: once the line is free, another thread may drop the channel, and
-            // the wake would go into another structure's memory. (If the handle is being closed,
-            // this process drops nothing through it.) Where no lane is free, a producer that waits
-            // for this consumer finds it gone at its next look.
+            // the wake would go into another structure's memory. Where no lane is free, or the
+            // handle was closed, a producer that waits for this consumer finds it gone at its next
+            // look.
             let attachment = self.bound.attachment.as_ref();
             let inside = attachment.and_then(|attachment| attachment.enter_to_leave());
-            let may_wake = inside.is_some() || self.bound.arena.is_closed();
             let room = &self.bound.head().room;
             let woken = UnwindGuard::new(|| {
-                if may_wake {
+                if inside.is_some() {
                     room.wake();
                 }
             });
-            join::leave(self.bound.line(*line), slot.owner);
+            join::leave(self.bound.line(*line), slot.owner());
             drop(woken);
         }
     }

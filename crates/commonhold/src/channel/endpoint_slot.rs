@@ -8,6 +8,7 @@
 
 use crate::channel::bound::Bound;
 use crate::error::{ErrorKind, Result};
+use crate::memory::endpoint::Endpoint;
 use crate::os::fork::ForkMark;
 use crate::sync::owner::Owner;
 use crate::sync::robust_lock::Peers;
@@ -15,8 +16,8 @@ use std::sync::Arc;
 
 /// A producer's or consumer's slot.
 pub(super) struct EndpointSlot {
+    endpoint: Endpoint,
     pub(super) bound: Arc<Bound>,
-    pub(super) owner: Owner,
     mark: ForkMark,
 }
 
@@ -41,11 +42,17 @@ impl EndpointSlot {
         // closed handle ends the registration, which waits for lanes.
         let slot;
         let lane = attachment.enter()?;
-        bound.arena.take_endpoint_slot()?;
-        slot = EndpointSlot { bound: Arc::clone(bound), owner: lane.me(), mark };
+        let endpoint = Endpoint::take(&bound.arena, lane.me());
+        slot = EndpointSlot { endpoint, bound: Arc::clone(bound), mark };
+        bound.arena.ensure_open()?;
         let found = claim(&slot)?;
         drop(lane);
         Ok((slot, found))
+    }
+
+    #[inline]
+    pub(super) fn owner(&self) -> Owner {
+        self.endpoint.owner
     }
 
     /// True in a child that was forked after the slot was taken.
@@ -69,13 +76,5 @@ impl EndpointSlot {
         let what = "this producer or consumer belongs to the parent process; open another one in \
                     this process";
         self.bound.error(ErrorKind::Closed, what)
-    }
-}
-
-impl Drop for EndpointSlot {
-    fn drop(&mut self) {
-        if !self.is_inherited() {
-            self.bound.arena.release_endpoint_slot();
-        }
     }
 }

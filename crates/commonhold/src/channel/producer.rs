@@ -54,7 +54,7 @@ impl fmt::Debug for Producer {
 impl Producer {
     pub(super) fn new(bound: &Arc<Bound>) -> Result<Producer> {
         let (slot, begin) =
-            EndpointSlot::take(bound, |slot| takeover::take(&slot.bound, slot.owner))?;
+            EndpointSlot::take(bound, |slot| takeover::take(&slot.bound, slot.owner()))?;
         Ok(Producer { slot, at: begin.end, write_limit: WriteLimit::new(begin), wait: Wait::Sleep })
     }
 
@@ -353,7 +353,7 @@ pub(super) fn deadline(timeout: Duration) -> Until {
 impl Drop for Producer {
     fn drop(&mut self) {
         if !self.slot.is_inherited() {
-            let left = UnwindGuard::new(|| takeover::release(self.bound(), self.slot.owner));
+            let left = UnwindGuard::new(|| takeover::release(self.bound(), self.slot.owner()));
             self.bound().head().set_mark(self.at);
             step!("channel.leaving");
             drop(left);

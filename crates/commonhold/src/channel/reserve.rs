@@ -48,8 +48,10 @@ impl<'a> Reservation<'a> {
     /// Writes `bytes` at the offset `at`.
     ///
     /// # Errors
-    /// `TooLarge` if they do not fit.
+    /// `TooLarge` if they do not fit; `Closed` if the hold's handle was closed meanwhile, or in a
+    /// forked child.
     pub fn write(&mut self, at: usize, bytes: &[u8]) -> Result<()> {
+        self.producer.slot.ensure()?;
         if at.checked_add(bytes.len()).is_none_or(|end| end > self.len) {
             let text = format!(
                 "{} bytes at offset {at} exceed the {} reserved bytes",

@@ -15,7 +15,7 @@ use crate::sync::participant::LANES;
 use crate::sync::patience::Patience;
 use crate::sync::space::Space;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
 
 fn new_hold() -> (tempfile::TempDir, Hold) {
@@ -132,6 +132,59 @@ fn an_objection_leaves_everything_as_it_was() {
     assert!(drop_named(hold.arena(), kind, "it", &object).is_err());
     drop(log.enter().unwrap());
     assert_eq!(problems(&hold), [""; 0]);
+}
+
+/// A handle is closed while a producer or consumer joins: between the moment that this is counted
+/// and the moment that it looks whether the handle is open.
+#[test]
+fn a_registration_ends_with_an_endpoint_that_finds_the_handle_closed() {
+    let (_folder, hold) = new_hold();
+    let other = Hold::open(hold.path()).unwrap();
+    let lane = hold.arena().enter().unwrap();
+    hold.arena().take_endpoint_slot();
+    hold.clone().close().unwrap();
+    assert_eq!(hold.arena().ensure_open().unwrap_err().kind(), ErrorKind::Closed);
+    drop(lane);
+    assert_eq!(other.stat().unwrap().participants, 2);
+    hold.arena().release_endpoint_slot();
+    assert_eq!(other.stat().unwrap().participants, 1);
+}
+
+/// While one thread drops a structure and finds that it must not, another thread closes a handle of
+/// it: that handle is gone afterwards.
+#[test]
+fn a_handle_leaves_although_a_drop_is_taken_back() {
+    let (_folder, hold) = new_hold();
+    let other = Hold::open(hold.path()).unwrap();
+    let stays = make(&hold, "it", 100).unwrap();
+    let leaves = Mutex::new(Some(make(&hold, "it", 100).unwrap()));
+    std::thread::scope(|scope| {
+        let object = |_: &Space, _: &Block, _: &LaneGuard<'_>| {
+            let handle = leaves.lock().unwrap().take();
+            let leaving = scope.spawn(move || drop(handle));
+            // Time to leave too early.
+            let begun = Instant::now();
+            while !leaving.is_finished() && begun.elapsed() < Duration::from_millis(20) {
+                std::thread::yield_now();
+            }
+            Err(Error::new(ErrorKind::Busy, "not now"))
+        };
+        drop_named(hold.arena(), StructureKind::Log, "it", &object).unwrap_err();
+    });
+    drop(stays);
+    assert_eq!(hold.structures().unwrap()[0].attached, 0);
+    assert!(drop_log(&other, "it").unwrap());
+}
+
+/// A damaged root: its structure counts as dropped, and closing its handle does not hang.
+#[test]
+fn a_handle_leaves_a_structure_with_a_damaged_state() {
+    let (_folder, hold) = new_hold();
+    let log = make(&hold, "it", 100).unwrap();
+    let root = roots::root(hold.space(), log.block.id).unwrap();
+    root.state.fetch_or(1 << 8, Ordering::Relaxed);
+    assert_eq!(log.enter().map(drop).unwrap_err().kind(), ErrorKind::NotFound);
+    drop(log);
 }
 
 #[test]

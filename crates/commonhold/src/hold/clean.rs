@@ -99,14 +99,11 @@ fn sync_opening(space: &Space) -> Result<(), Error> {
     Ok(())
 }
 
-/// Called after a handle was closed: the last one leaves the hold clean.
+/// Called after the registration of `me` has ended: the last one leaves the hold clean.
 ///
 /// Everything written is synced first, however long that takes, with nothing locked. A process that
 /// opens the hold meanwhile does not wait, but disturbs the sync, which then sets no mark.
-pub(super) fn closed(arena: &Arena) {
-    let Some(me) = arena.participant().map(|participant| participant.registration.owner) else {
-        return;
-    };
+pub(super) fn closed(arena: &Arena, me: Owner) {
     let space = &arena.space;
     if !is_unused(space) {
         return;

@@ -18,6 +18,7 @@ use crate::map::layout::segment::Segment;
 use crate::memory::arena::Arena;
 use crate::memory::freeze_lock;
 use crate::memory::lane::{self, LaneGuard};
+use crate::memory::own_participant::Participant;
 use crate::memory::roots::roots;
 use crate::steps::step;
 use crate::sync::owner::Owner;
@@ -152,16 +153,15 @@ impl Freeze<'_> {
 impl Drop for Freeze<'_> {
     fn drop(&mut self) {
         lane::count_freeze(-1);
-        // In a forked child, or after the handle was closed, the locks belong to another process.
-        let own = self
-            .arena
-            .participant()
-            .is_some_and(|p| p.registration.owner == self.owner && !p.registration.inherited());
+        // In a forked child, the locks belong to the parent.
+        let own =
+            |p: &&Participant| p.registration.owner == self.owner && !p.registration.inherited();
+        let Some(participant) = self.arena.participant().filter(own) else { return };
+        // A handle that is being closed releases them, and may take the names lock again.
+        let Some(_stay) = participant.stay() else { return };
         let roots = roots(&self.arena.space);
         for word in [&roots.freeze_lock, &roots.names_lock] {
-            if own {
-                robust_lock::unlock_of(word, self.owner);
-            }
+            robust_lock::unlock_of(word, self.owner);
         }
     }
 }
@@ -187,6 +187,23 @@ mod tests {
         let holder = robust_lock::holder(&roots(other.space()).freeze_lock);
         assert_eq!(holder, Some(other.arena().participant().unwrap().registration.owner));
         drop(later);
+    }
+
+    /// The thread that closes the handle releases the locks of the freeze, and may take the names
+    /// lock again.
+    #[test]
+    fn a_freeze_releases_nothing_of_a_handle_that_is_being_closed() {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let hold = Hold::create(folder.path().join("it.hold")).unwrap();
+        let frozen = hold.freeze().unwrap();
+        let participant = hold.arena().participant().unwrap();
+        participant.leave();
+        drop(frozen);
+        let names = &roots(hold.space()).names_lock;
+        assert_eq!(robust_lock::holder(names), Some(participant.registration.owner));
+        hold.close().unwrap();
+        let later = Hold::open(folder.path().join("it.hold")).unwrap();
+        drop(later.freeze().unwrap());
     }
 
     #[test]

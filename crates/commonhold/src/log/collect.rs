@@ -19,6 +19,7 @@ use crate::log::options::LogLevel;
 use crate::log::ring::Ring;
 use crate::log::rotate::{Place, RotatedFile};
 use crate::log::rounds;
+use crate::memory::endpoint::Endpoint;
 use crate::memory::lane::LaneGuard;
 use crate::os::clock;
 use crate::steps::step;
@@ -81,15 +82,17 @@ fn default_format() -> Format {
 
 /// The collector of a log, from [`Log::collector`]. After it is dropped, another may begin.
 ///
-/// It takes no processor time from the writers, and no writer ever waits for it. If its process
-/// dies, another collector may take over, and it omits no line. A file
+/// It takes no processor time from the writers, and no writer ever waits for it. If the hold's
+/// handle is closed, it stays the collector until it is dropped.
+///
+/// If its process dies, another collector may take over, and it omits no line. A file
 /// ([`run_to_file`](Collector::run_to_file)) then contains every line exactly once. Any other
 /// output cannot be taken back: **lines that were written out but not yet marked in the hold, at
 /// most one round of about 256 KiB of text, are written again**.
 pub struct Collector {
     log: Log,
-    /// The participant that collects; a child that was forked since is another one.
-    me: Owner,
+    /// Of the participant that collects; a child that was forked since is another one.
+    endpoint: Endpoint,
     merge: Merge,
     /// The positions that are marked in the hold.
     marked: Vec<Cursor>,
@@ -113,7 +116,11 @@ impl fmt::Debug for Collector {
 
 impl Collector {
     pub(crate) fn claim(log: &Log) -> Result<Collector> {
+        // Declared before the lane, and so dropped after it.
+        let endpoint;
         let lane = log.inner.attachment()?.enter()?;
+        endpoint = Endpoint::take(&log.inner.attachment()?.arena, lane.me());
+        log.inner.arena().ensure_open()?;
         let (word, me) = (&log.inner.header().collector, lane.me());
         loop {
             let found = word.load(Ordering::Acquire);
@@ -143,7 +150,7 @@ impl Collector {
         released.done();
         Ok(Collector {
             log: log.clone(),
-            me,
+            endpoint,
             merge: Merge::new(marked.clone()),
             marked,
             left,
@@ -371,7 +378,8 @@ impl Collector {
     /// # Errors
     /// `Busy` in a forked child: the parent collects.
     fn ensure_own(&self, lane: &LaneGuard<'_>) -> Result<()> {
-        if lane.me() == self.me { Ok(()) } else { Err(busy(&self.log, lane, self.me)) }
+        let me = self.endpoint.owner;
+        if lane.me() == me { Ok(()) } else { Err(busy(&self.log, lane, me)) }
     }
 
     /// Marks the written lines as collected.
@@ -431,10 +439,10 @@ impl Drop for Collector {
         let Ok(attachment) = self.log.inner.attachment() else { return };
         let Some(lane) = attachment.enter_to_leave() else { return };
         // In a forked child the parent is the collector.
-        if lane.me() != self.me {
+        if lane.me() != self.endpoint.owner {
             return;
         }
-        release(&self.log.inner.header().collector, self.me);
+        release(&self.log.inner.header().collector, lane.me());
         step!("collect.released");
     }
 }

@@ -346,14 +346,11 @@ impl Inner {
     pub(crate) fn ensure_there(&self) -> Result<()> {
         self.arena().ensure_open()?;
         let (space, block) = (self.space(), self.block());
-        let there = roots::root(space, block.id).is_some_and(|root| {
-            root.incarnation.load(Ordering::Acquire) == block.incarnation
-                && root.status() == roots::Status::Live
-        });
-        if there {
-            Ok(())
-        } else {
-            Err(roots::not_found(&self.arena().space, StructureKind::Log, &block.name))
+        // Incremented before the block is freed. Until then a drop may be taken back.
+        let incarnation = |root: &roots::Root| root.incarnation.load(Ordering::Acquire);
+        match roots::root(space, block.id).map(incarnation) == Some(block.incarnation) {
+            true => Ok(()),
+            false => Err(roots::not_found(space, StructureKind::Log, &block.name)),
         }
     }
 
@@ -407,24 +404,26 @@ impl Inner {
             }
             found => found?,
         };
-        match found {
-            Some(Found::Slot(slot_id)) => {
-                Ok(self.write_at(slot_id, record).unwrap_or(Written::Dropped))
-            }
+        let written = match found {
+            Some(Found::Slot(slot_id)) => self.write_at(slot_id, record),
             Some(Found::Once(thread)) => {
                 let lane = self.attachment()?.enter()?;
-                Ok(self.write_once(record, lane.me(), thread))
+                Some(self.write_once(record, lane.me(), thread))
             }
-            None => {
-                // Inside an operation again: the log may have been dropped since the one in which
-                // no ring was found.
-                let _inside = self.attachment()?.enter()?;
-                step!("log.refused");
-                // Relaxed: a counter.
-                self.header().refused.fetch_add(1, Ordering::Relaxed);
-                Ok(Written::Dropped)
-            }
-        }
+            None => None,
+        };
+        written.map_or_else(|| self.refuse(), Ok)
+    }
+
+    /// Counts a line that found no ring.
+    fn refuse(&self) -> Result<Written> {
+        // Inside an operation again: the log may have been dropped since the one in which no ring
+        // was found.
+        let _inside = self.attachment()?.enter()?;
+        step!("log.refused");
+        // Relaxed: a counter.
+        self.header().refused.fetch_add(1, Ordering::Relaxed);
+        Ok(Written::Dropped)
     }
 
     /// Writes one line into a ring that is claimed for it alone.
@@ -507,11 +506,18 @@ impl Inner {
     pub(crate) fn leave(&self, slot_id: RingSlotId) {
         let Access::Writer(attachment) = &self.access else { return };
         let Some(me) = attachment.arena.current_owner() else { return };
-        if let Entered::Inside(inside) = self.slots.enter(slot_id, me)
-            && !self.arena().is_closed()
-            && attachment.is_current()
-        {
-            self.slots.leave(self.space(), &self.layout, slot_id, inside, me);
+        while let Entered::Inside(inside) = self.slots.enter(slot_id, me) {
+            if self.arena().is_closed() {
+                return;
+            }
+            if attachment.is_current() {
+                return self.slots.leave(self.space(), &self.layout, slot_id, inside, me);
+            }
+            drop(inside);
+            if !attachment.may_stay(me) {
+                return;
+            }
+            std::thread::yield_now();
         }
     }
 

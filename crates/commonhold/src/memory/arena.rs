@@ -13,21 +13,22 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::guests::Guestbook;
 use crate::memory::in_use;
-use crate::memory::lane::{self, Lane, LaneGuard};
+use crate::memory::lane::{self, LaneGuard};
+use crate::memory::own_participant::Participant;
 use crate::memory::private_records::PrivateRecords;
-use crate::memory::slab;
 use crate::os::byte_lock::HeldBytes;
+use crate::steps::step;
 use crate::sync::owner::Owner;
-use crate::sync::participant::{self, LANES, LaneList, Registration, Slot};
+use crate::sync::participant::{self, LANES};
 use crate::sync::patience::Patience;
 use crate::sync::recovery;
 use crate::sync::robust_lock::Level;
-use crate::sync::space::{Checked, Space};
+use crate::sync::space::Space;
 use crate::sync::thread_patience;
 use crate::sync::unwind::UnwindGuard;
 use std::cell::LazyCell;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -36,80 +37,6 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// How long a caller that releases something waits for a lane. Threads that wait for others occupy
 /// no lane, so one is free sooner, unless the threads of this process cannot run.
 const LEAVING: Duration = Duration::from_secs(2);
-
-/// A registration and its lanes; private memory.
-pub(crate) struct Participant {
-    pub(crate) registration: Registration,
-    pub(crate) lanes: [Lane; LANES],
-    /// This slot may use counters below this number.
-    pub(crate) reserved: AtomicU64,
-    next: AtomicUsize,
-    /// Producers and consumers that use the registration after the handle was closed.
-    endpoint_slots: AtomicUsize,
-    /// Threads that recover a dead participant in the name of this one, which outlives these
-    /// recoveries.
-    recovering: AtomicUsize,
-    /// No further recovery may begin in the name of this participant.
-    is_leaving: AtomicBool,
-    slot: Checked<Slot>,
-}
-
-impl Participant {
-    fn new(space: &Space, registration: Registration) -> Participant {
-        let offset = participant::slot_offset(space, registration.owner.slot());
-        let slot: Checked<Slot> =
-            offset.and_then(|at| Checked::new(space, at)).unwrap_or(Checked::first(space));
-        let start = slot.of(space).reserved_counter.load(Ordering::Acquire);
-        // No sequence has more bits than that.
-        let start = start & (slab::SEQUENCE_BITS >> lane::SEQUENCE_SHIFT);
-        Participant {
-            registration,
-            lanes: std::array::from_fn(|_| Lane::new(start)),
-            reserved: AtomicU64::new(start),
-            next: AtomicUsize::new(0),
-            endpoint_slots: AtomicUsize::new(0),
-            recovering: AtomicUsize::new(0),
-            is_leaving: AtomicBool::new(false),
-            slot,
-        }
-    }
-
-    /// Where the participant's lanes list the locks that they are about to take.
-    #[inline]
-    pub(crate) fn list<'a>(&self, space: &'a Space) -> &'a [LaneList; LANES] {
-        &self.slot.of(space).lanes
-    }
-
-    pub(crate) fn next_lane(&self) -> usize {
-        self.next.fetch_add(1, Ordering::Relaxed) % LANES
-    }
-
-    /// Keeps the participant registered while the guard lives; `None` if it is leaving.
-    fn stay(&self) -> Option<Stay<'_>> {
-        // SeqCst, with `leave`: one of the two sees the other.
-        self.recovering.fetch_add(1, Ordering::SeqCst);
-        let stay = Stay(&self.recovering);
-        (!self.is_leaving.load(Ordering::SeqCst)).then_some(stay)
-    }
-
-    /// Waits for the recoveries in the name of this participant. No further one begins.
-    fn leave(&self) {
-        self.is_leaving.store(true, Ordering::SeqCst);
-        while self.recovering.load(Ordering::SeqCst) != 0 {
-            std::thread::yield_now();
-        }
-    }
-}
-
-/// A recovery in the name of a participant is running.
-struct Stay<'a>(&'a AtomicUsize);
-
-impl Drop for Stay<'_> {
-    fn drop(&mut self) {
-        // Release pairs with the load in `leave`: the recovery is over.
-        self.0.fetch_sub(1, Ordering::Release);
-    }
-}
 
 /// Functions that the layers above install.
 #[derive(Clone, Copy)]
@@ -126,7 +53,7 @@ pub(crate) struct Hooks {
     /// the number of maps whose memory is free now.
     pub(crate) finish_drops: fn(&LaneGuard<'_>) -> usize,
     /// Runs when the handle is closed, after its registration has ended.
-    pub(crate) closed: fn(&Arena),
+    pub(crate) closed: fn(&Arena, Owner),
 }
 
 /// The memory of one open handle.
@@ -341,9 +268,17 @@ impl Arena {
             // SAFETY: it was never shared.
             let unused = unsafe { Box::from_raw(fresh) };
             unused.registration.end(&self.space);
+            if self.is_closed() {
+                // The thread that has closed the handle may have found this registration.
+                self.run_closed_hook(unused.registration.owner);
+            }
         }
-        let Some(participant) = self.participant() else {
+        // With the fence in `close`: either that sees the new registration, or this thread sees
+        // that the handle is closed.
+        fence(Ordering::SeqCst);
+        let Some(participant) = self.participant().filter(|_| !self.is_closed()) else {
             lane::end_operation();
+            self.end_registration();
             return Err(self.closed_error());
         };
         // In an operation of its own, which does not wait.
@@ -476,25 +411,24 @@ impl Arena {
     }
 
     /// Keeps the registration beyond [`Arena::close`], until [`Arena::release_endpoint_slot`].
-    /// Called inside an operation.
-    ///
-    /// # Errors
-    /// `Closed` if the handle is closed meanwhile.
-    pub(crate) fn take_endpoint_slot(&self) -> Result<()> {
+    /// Called inside an operation. The caller looks afterwards whether the handle is open: if it
+    /// was closed meanwhile, the caller's release may have to end the registration.
+    pub(crate) fn take_endpoint_slot(&self) {
         // SeqCst, as in `close`: one of the two sees the other.
         self.participant().map(|p| p.endpoint_slots.fetch_add(1, Ordering::SeqCst));
-        if self.closed.load(Ordering::SeqCst) {
-            // If `close` has seen it, the registration ends with the arena.
-            self.participant().map(|p| p.endpoint_slots.fetch_sub(1, Ordering::SeqCst));
-            return Err(self.closed_error());
-        }
-        Ok(())
     }
 
     /// Releases an endpoint slot, outside of any operation, in the process that took it.
     pub(crate) fn release_endpoint_slot(&self) {
-        let left = self.participant().map(|p| p.endpoint_slots.fetch_sub(1, Ordering::SeqCst));
-        if left == Some(1) && self.closed.load(Ordering::SeqCst) {
+        let Some(participant) = self.participant() else { return };
+        let was_last = participant.endpoint_slots.fetch_sub(1, Ordering::SeqCst) == 1;
+        step!("channel.endpoint-released");
+        // Another endpoint may have come before the handle was closed: its release ends it then.
+        // One that comes later finds the handle closed. SeqCst, all: in this order.
+        if was_last
+            && self.closed.load(Ordering::SeqCst)
+            && participant.endpoint_slots.load(Ordering::SeqCst) == 0
+        {
             self.end();
         }
     }
@@ -506,6 +440,7 @@ impl Arena {
         if self.closed.swap(true, Ordering::SeqCst) {
             return;
         }
+        fence(Ordering::SeqCst);
         // A forked child that has not written yet has a copy of its parent's count.
         let has_none = |p: &Participant| {
             p.registration.inherited() || p.endpoint_slots.load(Ordering::SeqCst) == 0
@@ -519,25 +454,37 @@ impl Arena {
         if self.ended.swap(true, Ordering::AcqRel) {
             return;
         }
-        let inherited = self.participant().is_some_and(|p| p.registration.inherited());
-        if !inherited {
-            self.unregister();
-            if let Some(hooks) = self.hooks.get() {
-                (hooks.closed)(self);
-            }
-        }
+        self.end_registration();
         self.open_lock.lock().unwrap_or_else(|e| e.into_inner()).take();
         self.space.file().leave_open_byte();
     }
 
+    /// Ends the registration, if it is this process's, and marks the hold as clean if it was the
+    /// last one. If another thread has begun to, waits for that.
+    fn end_registration(&self) {
+        let own = self.participant().filter(|p| !p.registration.inherited());
+        let Some(participant) = own else { return };
+        if self.unregister(participant) {
+            let _ended = UnwindGuard::new(|| participant.has_ended.store(true, Ordering::Release));
+            self.run_closed_hook(participant.registration.owner);
+        } else {
+            while !participant.has_ended.load(Ordering::Acquire) {
+                std::thread::sleep(Duration::from_micros(50));
+            }
+        }
+    }
+
+    fn run_closed_hook(&self, own: Owner) {
+        self.hooks.get().inspect(|hooks| (hooks.closed)(self, own));
+    }
+
     /// Ends the registration once the running operations have ended. No other operation can begin,
-    /// because the handle is closed and the lanes stay taken.
-    fn unregister(&self) {
-        let Some(participant) = self.participant() else { return };
+    /// because the handle is closed and the lanes stay taken. False if another thread has begun to.
+    fn unregister(&self, participant: &Participant) -> bool {
         self.guests.wait(participant.registration.owner);
         for number in 0..LANES {
             if !lane::retire_lane(self, participant, number) {
-                return; // Closed already.
+                return false;
             }
         }
         // Recovers what others left while this participant is still here. If that fails, the next
@@ -553,6 +500,7 @@ impl Arena {
             participant.registration.end(&self.space);
         }
         participant.registration.release_byte();
+        true
     }
 }
 

@@ -290,9 +290,34 @@ impl Attachment {
 
     fn enter_briefly(&self, later: bool) -> Option<LaneGuard<'_>> {
         let by = self.by.load(Ordering::Relaxed);
-        self.arena.current_owner().filter(|me| me.bits() == by)?;
-        let lane = self.arena.enter_block_briefly(self.block.id, later)?;
-        (lane.me().bits() == by && self.is_current()).then_some(lane)
+        loop {
+            self.arena.current_owner().filter(|me| me.bits() == by)?;
+            let lane = self.arena.enter_block_briefly(self.block.id, later)?;
+            if lane.me().bits() != by {
+                return None;
+            }
+            if self.is_current() {
+                return Some(lane);
+            }
+            if !self.may_stay(lane.me()) {
+                return None;
+            }
+            drop(lane);
+            std::thread::yield_now();
+        }
+    }
+
+    /// For a caller that has found the structure not current: true if another thread of this
+    /// process is dropping it and may still find that it must not, or has just found so. That takes
+    /// a moment, and needs that no other thread is inside.
+    #[cold]
+    pub(crate) fn may_stay(&self, me: Owner) -> bool {
+        let root = roots::root(self.space(), self.block.id);
+        let state = |root: &Root| root.state.load(Ordering::SeqCst);
+        // The whole word, as in `is_current`: a damaged one is neither.
+        root.filter(|root| is_same(root, &self.block)).map(state).is_some_and(|state| {
+            [Status::Live, Status::Dropping(Some(me))].map(Status::bits).contains(&state)
+        })
     }
 
     /// True if the structure exists. For a guest (memory/guests.rs) that has announced itself
@@ -307,22 +332,15 @@ impl Attachment {
     /// Handles a structure that is not attached, or being dropped, or gone.
     #[cold]
     fn resolve(&self, lane: LaneGuard<'_>, end: Option<Instant>) -> Result<()> {
-        if self.is_current() {
+        if self.is_current() || self.by.load(Ordering::Relaxed) != lane.me().bits() {
             return self.attach_again(lane.until(end));
         }
-        let root = roots::root(self.space(), self.block.id);
-        let root = root.filter(|root| is_same(root, &self.block));
-        match root.map(Root::status) {
-            // This process is dropping it and may still find that it must not, or has just found
-            // so.
-            Some(Status::Live) => Ok(()),
-            Some(Status::Dropping(Some(by))) if by == lane.me() => {
-                drop(lane);
-                std::thread::yield_now();
-                Ok(())
-            }
-            _ => Err(self.dropped()),
+        if !self.may_stay(lane.me()) {
+            return Err(self.dropped());
         }
+        drop(lane);
+        std::thread::yield_now();
+        Ok(())
     }
 
     /// In a forked child: attaches the handle as in its parent. Waits for the names lock in no

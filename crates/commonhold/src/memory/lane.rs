@@ -14,9 +14,10 @@
 #![allow(unsafe_code)]
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::memory::arena::{Arena, Participant};
+use crate::memory::arena::Arena;
 use crate::memory::classes::EXTENT;
 use crate::memory::extents::{self, Kind, header};
+use crate::memory::own_participant::Participant;
 use crate::memory::roots::roots;
 use crate::memory::slab::{self, Retired};
 use crate::memory::supply::Supply;

@@ -15,8 +15,9 @@
 //! call leaves its lane.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::memory::arena::{Arena, Participant};
+use crate::memory::arena::Arena;
 use crate::memory::lane::{self, IDLE, LaneGuard, end_operation};
+use crate::memory::own_participant::Participant;
 use crate::os::futex;
 use crate::sync::owner::Owner;
 use crate::sync::participant;

@@ -17,8 +17,10 @@
 //!   participants that use it.
 //! - [`ring`]: the bytes of a ring buffer.
 //! - [`guests`]: threads that work in a structure without a lane.
+//! - [`endpoint`]: keeps a participant registered after its handle was closed.
 //! - [`private_records`]: what a process knows about a structure and the file does not contain.
-//! - [`arena`]: one open handle's memory and registration; entering an operation.
+//! - [`arena`]: one open handle's memory; entering an operation; [`own_participant`]: the handle's
+//!   registration.
 //! - [`writer`]: a lane or a recoverer, as writers of structures.
 //! - [`recover`]: recovering the extents of a dead participant.
 
@@ -27,6 +29,7 @@ pub(crate) mod attach;
 pub(crate) mod block;
 pub(crate) mod classes;
 pub(crate) mod copy;
+pub(crate) mod endpoint;
 pub(crate) mod extents;
 pub(crate) mod fetch;
 pub(crate) mod freeze_lock;
@@ -34,6 +37,7 @@ pub(crate) mod guests;
 pub(crate) mod in_use;
 pub(crate) mod lane;
 pub(crate) mod lock_retry;
+pub(crate) mod own_participant;
 pub(crate) mod private_records;
 pub(crate) mod recover;
 pub(crate) mod ring;

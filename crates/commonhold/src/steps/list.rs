@@ -218,6 +218,7 @@ pub const ALL: &[&str] = &[
     "channel.joining",
     "channel.joined",
     "channel.line-left",
+    "channel.endpoint-released",
     "channel.copied",
     "channel.publishing",
     "channel.published",
