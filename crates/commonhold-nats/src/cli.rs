@@ -6,6 +6,7 @@ use clap::Parser;
 use commonhold_terminal::failure::Result;
 use commonhold_terminal::help::flowing;
 use commonhold_terminal::output::{Format, Output};
+use commonhold_terminal::version;
 use std::process::ExitCode;
 
 const LONG_ABOUT: &str = "\
@@ -34,7 +35,7 @@ command connects to a server on this machine.";
 
 /// The bridge between holds and NATS JetStream
 #[derive(Parser, Debug)]
-#[command(name = "hold-nats", bin_name = "hold nats", version, long_about = LONG_ABOUT)]
+#[command(name = "hold-nats", bin_name = "hold nats", version = version::text(), long_about = LONG_ABOUT)]
 #[command(after_help = flowing(AFTER_HELP), arg_required_else_help = true)]
 #[command(propagate_version = true, max_term_width = 100)]
 pub struct Cli {

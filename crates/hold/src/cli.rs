@@ -9,7 +9,6 @@ use crate::commands::{
     set, stat, ttl, upgrade, watch,
 };
 use crate::target::Directory;
-use crate::version;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 #[cfg(feature = "lab")]
@@ -17,6 +16,7 @@ use commonhold_lab::{bench, crashtest, demo};
 use commonhold_terminal::failure::Result;
 use commonhold_terminal::help::flowing;
 use commonhold_terminal::output::{Format, Output};
+use commonhold_terminal::version;
 use std::process::ExitCode;
 
 const LONG_ABOUT: &str = "\

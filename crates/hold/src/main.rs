@@ -22,7 +22,6 @@ mod making;
 mod monitor;
 mod report;
 mod target;
-mod version;
 
 use std::process::ExitCode;
 

@@ -17,6 +17,7 @@
 //! | [`bytes`], [`text`] | any bytes as text, and foreign text that cannot move the cursor |
 //! | [`sizes`] | sizes and durations as people write them |
 //! | [`help`] | help texts that wrap |
+//! | [`version`] | the version, with the commit and the format of holds |
 //! | [`descriptors`] | the number of files and sockets that this process may have open |
 
 pub mod bytes;
@@ -28,3 +29,4 @@ pub mod output;
 pub mod progress;
 pub mod sizes;
 pub mod text;
+pub mod version;

@@ -116,6 +116,7 @@ const TERMINAL: Ranks = &[
     ("help", 0),
     ("interrupt", 0),
     ("sizes", 0),
+    ("version", 0),
     ("text", 10),
     ("failure", 20),
     ("output", 30),
@@ -127,7 +128,6 @@ const LAB: Ranks = &[("workload", 10), ("bench", 20), ("crashtest", 20), ("demo"
 /// The command: what it prints about holds (`report`) knows of no subcommand.
 const COMMAND: Ranks = &[
     ("formats", 10),
-    ("version", 10),
     ("target", 20),
     ("making", 30),
     ("report", 40),

@@ -1,6 +1,7 @@
-//! Finds the commit that `hold --version` shows: the value of the environment variable
-//! COMMONHOLD_COMMIT, or else git's. Sources without git, such as those of an archive, have none,
-//! and neither have builds that are not fully optimized: each commit would compile the tests again.
+//! Finds the commit that `hold --version` and `hold nats --version` show: the value of the
+//! environment variable COMMONHOLD_COMMIT, or else git's. Sources without git, such as those of an
+//! archive, have none, and neither have builds that are not fully optimized: each commit would
+//! compile the tests again.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,5 @@
-//! The text of `hold --version`: the version, the commit if it is known, and the format of holds.
+//! The text of `hold --version` and `hold nats --version`: the version, the commit if it is known,
+//! and the format of holds.
 
 use commonhold::raw::FORMAT;
 use std::sync::OnceLock;
