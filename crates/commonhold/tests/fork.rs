@@ -438,7 +438,7 @@ fn a_child_that_closes_during_its_first_operation_is_no_participant() {
     let test_dir = TestDir::memory();
     let (hold, map) = open(&test_dir, Shape::General);
     let path = test_dir.path("it.hold");
-    let mut child = Child::run("a first operation that meets a close", || {
+    let child = Child::run("a first operation that meets a close", || {
         let closing = std::sync::Mutex::new(Some(hold.clone()));
         commonhold::steps::observe(move |step| {
             if step == "slot.claimed"
@@ -453,6 +453,45 @@ fn a_child_that_closes_during_its_first_operation_is_no_participant() {
         assert_eq!(again.stat().unwrap().participants, 2);
         sound(&again);
     });
-    assert_eq!(child.wait(), End::Well);
+    child.finish();
+    assert_eq!(hold.stat().unwrap().participants, 1);
+}
+
+/// While one thread of a child begins its first operation, another one joins a channel, and then
+/// closes the handle: the child stays a participant until that producer leaves.
+#[test]
+#[cfg(feature = "steps")]
+fn a_first_operation_that_meets_a_close_keeps_an_endpoint() {
+    use commonhold::channel::{ChannelOptions, Producer};
+    use std::sync::{Arc, Mutex};
+    let test_dir = TestDir::memory();
+    let (hold, map) = open(&test_dir, Shape::General);
+    let path = test_dir.path("it.hold");
+    let channel = hold.channels().create("it", ChannelOptions::new(4096)).unwrap();
+    let child = Child::run("a first operation that meets a producer and a close", || {
+        let joined: Arc<Mutex<Option<Producer>>> = Arc::default();
+        let closing = Mutex::new(Some((hold.clone(), channel.clone(), joined.clone())));
+        commonhold::steps::observe(move |step| {
+            if step != "slot.claimed" {
+                return;
+            }
+            let first = closing.lock().unwrap().take();
+            if let Some((hold, channel, joined)) = first {
+                let joining = std::thread::spawn(move || channel.producer().unwrap());
+                *joined.lock().unwrap() = Some(joining.join().unwrap());
+                hold.close().unwrap();
+            }
+        });
+        assert_eq!(map.set("key", "value").unwrap_err().kind(), ErrorKind::Closed);
+        let again = Hold::open(&path).unwrap();
+        let producer = || again.channels().open("it").unwrap().producer();
+        assert_eq!(producer().map(drop).unwrap_err().kind(), ErrorKind::Busy);
+        drop(joined.lock().unwrap().take());
+        drop(producer().unwrap());
+        // The parent, and this handle.
+        assert_eq!(again.stat().unwrap().participants, 2);
+        sound(&again);
+    });
+    child.finish();
     assert_eq!(hold.stat().unwrap().participants, 1);
 }

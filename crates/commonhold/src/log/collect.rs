@@ -437,7 +437,14 @@ impl Target for RotatedFile {
 impl Drop for Collector {
     fn drop(&mut self) {
         let Ok(attachment) = self.log.inner.attachment() else { return };
-        let Some(lane) = attachment.enter_to_leave() else { return };
+        let Some(lane) = attachment.enter_to_leave() else {
+            let arena = &attachment.arena;
+            if !arena.is_closed() && arena.current_owner() == Some(self.endpoint.owner) {
+                // The word stays. Its recovery begins with the participants that are attached.
+                attachment.stay();
+            }
+            return;
+        };
         // In a forked child the parent is the collector.
         if lane.me() != self.endpoint.owner {
             return;

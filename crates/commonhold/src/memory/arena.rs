@@ -256,15 +256,33 @@ impl Arena {
     #[cold]
     fn enter_in_child(&self, inherited: &Participant, at: u32) -> Result<LaneGuard<'_>> {
         let ended = UnwindGuard::new(lane::end_operation);
-        let fresh = self.claim()?;
+        self.replace_inherited(inherited)?;
+        // With the fence in `close`: either that sees the new registration, or this thread sees
+        // that the handle is closed.
+        fence(Ordering::SeqCst);
+        let Some(participant) = self.participant().filter(|_| !self.is_closed()) else {
+            drop(ended);
+            if self.has_no_endpoint() {
+                self.end_registration();
+            }
+            return Err(self.closed_error());
+        };
         ended.done();
-        let fresh = Box::into_raw(fresh);
+        // In an operation of its own, which does not wait.
+        let lane = lane::enter(self, participant, lane::ANYTHING)?.impatient();
+        if let Some(hooks) = self.hooks.get() {
+            (hooks.extend_table)(&lane);
+        }
+        drop(lane);
+        self.enter_at(at)
+    }
+
+    /// Claims a slot in place of the inherited one, unless another thread was faster.
+    fn replace_inherited(&self, inherited: &Participant) -> Result<()> {
+        let fresh = Box::into_raw(self.claim()?);
         let old = std::ptr::from_ref(inherited).cast_mut();
-        if self
-            .participant
-            .compare_exchange(old, fresh, Ordering::AcqRel, Ordering::Acquire)
-            .is_err()
-        {
+        let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+        if self.participant.compare_exchange(old, fresh, success, failure).is_err() {
             // SAFETY: it was never shared.
             let unused = unsafe { Box::from_raw(fresh) };
             unused.registration.end(&self.space);
@@ -273,21 +291,7 @@ impl Arena {
                 self.run_closed_hook(unused.registration.owner);
             }
         }
-        // With the fence in `close`: either that sees the new registration, or this thread sees
-        // that the handle is closed.
-        fence(Ordering::SeqCst);
-        let Some(participant) = self.participant().filter(|_| !self.is_closed()) else {
-            lane::end_operation();
-            self.end_registration();
-            return Err(self.closed_error());
-        };
-        // In an operation of its own, which does not wait.
-        let lane = lane::enter(self, participant, lane::ANYTHING)?.impatient();
-        if let Some(hooks) = self.hooks.get() {
-            (hooks.extend_table)(&lane);
-        }
-        drop(lane);
-        self.enter_at(at)
+        Ok(())
     }
 
     /// Recovers what a dead participant left at `level`, unless it is alive or somebody else
@@ -441,22 +445,25 @@ impl Arena {
             return;
         }
         fence(Ordering::SeqCst);
-        // A forked child that has not written yet has a copy of its parent's count.
-        let has_none = |p: &Participant| {
-            p.registration.inherited() || p.endpoint_slots.load(Ordering::SeqCst) == 0
-        };
-        if self.participant().is_none_or(has_none) {
+        if self.has_no_endpoint() {
             self.end();
         }
     }
 
+    fn has_no_endpoint(&self) -> bool {
+        // A forked child that has not written yet has a copy of its parent's count.
+        self.participant().is_none_or(|p| {
+            p.registration.inherited() || p.endpoint_slots.load(Ordering::SeqCst) == 0
+        })
+    }
+
     fn end(&self) {
-        if self.ended.swap(true, Ordering::AcqRel) {
-            return;
-        }
+        // Perhaps again: a child may have registered since the first time.
         self.end_registration();
-        self.open_lock.lock().unwrap_or_else(|e| e.into_inner()).take();
-        self.space.file().leave_open_byte();
+        if !self.ended.swap(true, Ordering::AcqRel) {
+            self.open_lock.lock().unwrap_or_else(|e| e.into_inner()).take();
+            self.space.file().leave_open_byte();
+        }
     }
 
     /// Ends the registration, if it is this process's, and marks the hold as clean if it was the
@@ -464,29 +471,30 @@ impl Arena {
     fn end_registration(&self) {
         let own = self.participant().filter(|p| !p.registration.inherited());
         let Some(participant) = own else { return };
-        if self.unregister(participant) {
-            let _ended = UnwindGuard::new(|| participant.has_ended.store(true, Ordering::Release));
-            self.run_closed_hook(participant.registration.owner);
-        } else {
+        if !self.retire_lanes(participant) {
             while !participant.has_ended.load(Ordering::Acquire) {
                 std::thread::sleep(Duration::from_micros(50));
             }
+            return;
         }
+        let _ended = UnwindGuard::new(|| participant.has_ended.store(true, Ordering::Release));
+        self.unregister(participant);
+        self.run_closed_hook(participant.registration.owner);
+    }
+
+    /// Waits for the running operations. No other one can begin, because the handle is closed and
+    /// the lanes stay taken. False if another thread has begun to.
+    fn retire_lanes(&self, participant: &Participant) -> bool {
+        self.guests.wait(participant.registration.owner);
+        (0..LANES).all(|number| lane::retire_lane(self, participant, number))
     }
 
     fn run_closed_hook(&self, own: Owner) {
         self.hooks.get().inspect(|hooks| (hooks.closed)(self, own));
     }
 
-    /// Ends the registration once the running operations have ended. No other operation can begin,
-    /// because the handle is closed and the lanes stay taken. False if another thread has begun to.
-    fn unregister(&self, participant: &Participant) -> bool {
-        self.guests.wait(participant.registration.owner);
-        for number in 0..LANES {
-            if !lane::retire_lane(self, participant, number) {
-                return false;
-            }
-        }
+    /// Ends the registration after the last operation.
+    fn unregister(&self, participant: &Participant) {
         // Recovers what others left while this participant is still here. If that fails, the next
         // opener does it.
         let patience = Patience::moment();
@@ -500,7 +508,6 @@ impl Arena {
             participant.registration.end(&self.space);
         }
         participant.registration.release_byte();
-        true
     }
 }
 

@@ -332,7 +332,7 @@ impl Attachment {
     /// Handles a structure that is not attached, or being dropped, or gone.
     #[cold]
     fn resolve(&self, lane: LaneGuard<'_>, end: Option<Instant>) -> Result<()> {
-        if self.is_current() || self.by.load(Ordering::Relaxed) != lane.me().bits() {
+        if self.by.load(Ordering::Relaxed) != lane.me().bits() {
             return self.attach_again(lane.until(end));
         }
         if !self.may_stay(lane.me()) {

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const MODULES: [&str; 3] = ["map", "hold", "memory"];
 
 /// The arrows that close circles: module, from, to, and the reason.
-pub const CLOSING: [(&str, &str, &str, &str); 9] = [
+pub const CLOSING: [(&str, &str, &str, &str); 10] = [
     (
         "map",
         "engine/in_place",
@@ -34,6 +34,7 @@ pub const CLOSING: [(&str, &str, &str, &str); 9] = [
         "a write into a full hold compacts, which moves pairs by writes",
     ),
     ("memory", "arena", "lane", "entering an arena gives a lane's guard, which keeps the arena"),
+    ("memory", "own_participant", "lane", "a participant has lanes, and a lane is of one"),
     ("memory", "roots", "lane", "a name is claimed in a lane, which waits for the lock of names"),
     ("memory", "supply", "lane", "a supply is filled inside its lane, which owns the supply"),
     ("memory", "writer", "lane", "a writer asks which lane lists a lock that it waits for"),
