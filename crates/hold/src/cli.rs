@@ -52,7 +52,7 @@ Exit codes:
   2    the command line is invalid
   3    the command failed; a message on standard error gives the reason
   130  stopped by Ctrl-C (demo, bench, crashtest), or by a signal before all requested messages
-       or changes had arrived, or before 'replica --once' was complete
+       or changes had arrived, or before 'load' or 'replica --once' was complete
 
 Sizes are written like 4096, 64K or 1.5G (K = 1024 bytes), and times like 250ms, 90s or 1h30m.
 

@@ -92,9 +92,10 @@ fn errors_name_file_line_and_problem() {
     assert!(tsv.contains("--no-escapes"), "{tsv}");
     let tsv = err("really.tsv", b"a,1\n", &[]);
     assert!(
-        tsv.starts_with("hold: really.tsv:1: expected 2 fields, found 1 (if it is CSV"),
+        tsv.starts_with("hold: really.tsv:1: expected 2 fields, found 1 (the first line contains"),
         "{tsv}"
     );
+    assert!(tsv.contains("--delimiter comma, or --format csv"), "{tsv}");
     let json = err("data.jsonl", b"{\"key\":\"a\",\"value\":1}\n\n{\"key\":\"b\"\n", &[]);
     assert!(json.starts_with("hold: data.jsonl:3: not a JSON object: column 10"), "{json}");
     let json = err("no.jsonl", b"{\"key\":\"a\",\"price\":1}\n", &[]);

@@ -26,6 +26,7 @@ mod messages;
 mod monitor;
 mod pairs;
 mod queues;
+mod pipes;
 mod replication;
 #[cfg(feature = "lab")]
 mod runs;

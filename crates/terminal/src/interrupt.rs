@@ -28,7 +28,8 @@ pub struct Interrupt {
 /// The state that the thread that waits for signals shares with the others.
 #[derive(Default)]
 struct Asked {
-    came: AtomicBool,
+    /// The handler itself sets it as well, so that a read that a signal interrupts sees it.
+    came: Arc<AtomicBool>,
     /// Held to change the flag and to wait for it, so that no waiter misses the wake-up.
     change: Mutex<()>,
     changed: Condvar,
@@ -60,8 +61,12 @@ impl Interrupt {
 
     fn begin(grace: Option<Duration>) -> Result<Interrupt> {
         let hang_up = (!is_ignored(SIGHUP)).then_some(SIGHUP);
-        let mut signals = Signals::new([SIGINT, SIGTERM].into_iter().chain(hang_up))?;
+        let all: Vec<_> = [SIGINT, SIGTERM].into_iter().chain(hang_up).collect();
         let interrupt = Interrupt::default();
+        for signal in &all {
+            signal_hook::flag::register(*signal, Arc::clone(&interrupt.asked.came))?;
+        }
+        let mut signals = Signals::new(all)?;
         let asked = Arc::clone(&interrupt.asked);
         thread::spawn(move || {
             let mut first = None;

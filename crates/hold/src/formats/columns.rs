@@ -58,10 +58,12 @@ impl Columns {
         self.header || named(&self.key) || named(&self.value)
     }
 
-    /// The positions of key and value, by the header line if there is one.
-    pub fn find(&self, header: &[&[u8]]) -> std::result::Result<Places, Flaw> {
+    /// The positions of key and value, by the header line if there is one; an error ends with
+    /// `hint`.
+    pub fn find(&self, header: &[&[u8]], hint: &str) -> std::result::Result<Places, Flaw> {
         // Without the columns no row can be read: this ends the reading.
-        self.places(header).map_err(|what| Flaw::Stream(std::io::Error::other(what)))
+        let stream = |what| Flaw::Stream(std::io::Error::other(format!("{what}{hint}")));
+        self.places(header).map_err(stream)
     }
 
     fn places(&self, header: &[&[u8]]) -> std::result::Result<Places, String> {
@@ -144,7 +146,7 @@ mod tests {
 
     #[test]
     fn rows_have_two_fields_by_default() {
-        let places = Columns::default().find(&[]).unwrap();
+        let places = Columns::default().find(&[], "").unwrap();
         assert_eq!(places.pick(&[b"a", b"1"]), Ok((&b"a"[..], &b"1"[..])));
         assert_eq!(places.pick(&[b"a"]), Err("expected 2 fields, found 1".to_owned()));
         assert_eq!(places.pick(&[b"a", b"b", b"c"]), Err("expected 2 fields, found 3".to_owned()));
@@ -152,12 +154,12 @@ mod tests {
 
     #[test]
     fn columns_are_found_by_number_and_by_name() {
-        let places = columns("3", "1").find(&[]).unwrap();
+        let places = columns("3", "1").find(&[], "").unwrap();
         assert_eq!(places.pick(&[b"a", b"b", b"c", b"d"]), Ok((&b"c"[..], &b"a"[..])));
         assert!(places.pick(&[b"a", b"b"]).unwrap_err().contains("at least 3 fields, found 2"));
         let named = columns("sku", "price");
         assert!(named.has_header());
-        let places = named.find(&[b"price", b"sku"]).unwrap();
+        let places = named.find(&[b"price", b"sku"], "").unwrap();
         assert_eq!(places.pick(&[b"3", b"apple"]), Ok((&b"apple"[..], &b"3"[..])));
         assert!(named.places(&[b"a", b"price"]).unwrap_err().contains("which has: a, price"));
         assert!("0".parse::<Column>().is_err());

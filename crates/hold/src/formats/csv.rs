@@ -5,6 +5,7 @@
 //! them.
 
 use super::columns::{Columns, Places};
+use super::delimiter::Delimiter;
 use super::{Flaw, Pair, ReadPairs, WritePairs, Writing, unfit};
 use commonhold_terminal::text::shown;
 use csv::ByteRecord;
@@ -18,16 +19,20 @@ pub struct Reader<R> {
     csv: csv::Reader<Chain<R, &'static [u8]>>,
     columns: Columns,
     places: Option<Places>,
+    delimiter: Delimiter,
+    /// A hint at another delimiter, for the first error.
+    other: String,
     record: ByteRecord,
     line: u64,
 }
 
 impl<R: BufRead> Reader<R> {
     /// Reads `input`.
-    pub fn new(input: R, columns: Columns) -> Self {
-        let input = input.chain(END);
-        let csv = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(input);
-        Reader { csv, columns, places: None, record: ByteRecord::new(), line: 1 }
+    pub fn new(input: R, columns: Columns, delimiter: Delimiter) -> Self {
+        let mut builder = csv::ReaderBuilder::new();
+        builder.has_headers(false).flexible(true).delimiter(delimiter.0);
+        let (csv, other) = (builder.from_reader(input.chain(END)), String::new());
+        Reader { csv, columns, places: None, delimiter, other, record: ByteRecord::new(), line: 1 }
     }
 
     fn next(&mut self) -> std::result::Result<bool, Flaw> {
@@ -56,16 +61,20 @@ impl<R: BufRead> Reader<R> {
 
     /// Finds the columns, by the header if there is one.
     fn find_places(&mut self) -> std::result::Result<Places, Flaw> {
-        if self.columns.has_header() && !self.next()? {
-            self.record.clear();
+        if self.columns.has_header() {
+            if !self.next()? {
+                self.record.clear();
+            }
+            self.other = self.delimiter.hint(&self.row());
         }
-        self.columns.find(&self.row())
+        self.columns.find(&self.row(), &self.other)
     }
 
-    /// A quote that is closed too late swallows lines: the error says so.
-    fn hint(&self) -> &'static str {
+    /// The error in a row. A quote that is closed too late swallows lines: the error says so.
+    fn flaw(&mut self, what: &str) -> Flaw {
         let swallowed = self.csv.position().line() > self.line + 1;
-        if swallowed { " (check for a quote that is closed too late)" } else { "" }
+        let quote = if swallowed { " (check for a quote that is closed too late)" } else { "" };
+        Flaw::Record(format!("{what}{quote}{}", std::mem::take(&mut self.other)))
     }
 }
 
@@ -75,13 +84,19 @@ impl<R: BufRead> ReadPairs for Reader<R> {
             Some(places) => places,
             None => self.find_places()?,
         };
+        let is_first = self.places.is_none() && !self.columns.has_header();
         self.places = Some(places);
         if !self.next()? {
             return Ok(false);
         }
+        if is_first {
+            self.other = self.delimiter.hint(&self.row());
+        }
         let row = self.row();
-        let (key, value) =
-            places.pick(&row).map_err(|what| Flaw::Record(format!("{what}{}", self.hint())))?;
+        let (key, value) = match places.pick(&row) {
+            Ok(picked) => picked,
+            Err(what) => return Err(self.flaw(&what)),
+        };
         pair.key.clear();
         pair.key.extend_from_slice(key);
         pair.value.clear();

@@ -3,7 +3,7 @@
 //!
 //! - [`csv`], [`tsv`], [`json`], [`nul`]: one format each, its reader and its writer
 //! - [`frames`]: messages one after the other, as lines or with their lengths
-//! - [`columns`]: which fields of a row are key and value
+//! - [`columns`]: which fields of a row are key and value; [`delimiter`]: what separates them
 //! - [`lines`]: the lines of JSON and TSV
 //!
 //! Invariant: the reader of a format restores exactly the bytes that its writer has written; bytes
@@ -11,6 +11,7 @@
 
 pub mod columns;
 pub mod csv;
+pub mod delimiter;
 pub mod frames;
 pub mod json;
 pub mod lines;
@@ -20,6 +21,7 @@ pub mod tsv;
 use columns::Columns;
 use commonhold_terminal::failure::{Failure, Result};
 use commonhold_terminal::output::{Format, Output};
+use delimiter::Delimiter;
 use std::io::{BufRead, Write};
 use std::path::Path;
 
@@ -81,19 +83,36 @@ pub struct Reading {
     pub format: Format,
     /// Which fields are key and value.
     pub columns: Columns,
+    /// The character between fields, if it is not that of the format.
+    pub delimiter: Option<Delimiter>,
     /// Whether TSV has backslash escapes.
     pub escapes: bool,
 }
 
 impl Reading {
+    /// Fails with a usage error if the options do not fit the format.
+    pub fn ensure_sound(&self) -> Result<()> {
+        self.open(Box::new(std::io::empty())).map(drop)
+    }
+
     /// A reader of `input`.
     ///
     /// # Errors
-    /// Usage, if the options do not fit the format; failed, if the header does not fit them.
+    /// Usage, if the options do not fit the format.
     pub fn open<'a>(&self, input: Box<dyn BufRead + 'a>) -> Result<Box<dyn ReadPairs + 'a>> {
+        let (columns, delimiter) = (self.columns.clone(), self.delimiter);
+        if delimiter.is_some() && !matches!(self.format, Format::Csv | Format::Tsv) {
+            return Err(Failure::usage("--delimiter applies only to csv and tsv"));
+        }
         Ok(match self.format {
-            Format::Csv => Box::new(csv::Reader::new(input, self.columns.clone())),
-            Format::Tsv => Box::new(tsv::Reader::new(input, self.columns.clone(), self.escapes)),
+            Format::Csv => {
+                let delimiter = delimiter.unwrap_or(Delimiter::COMMA);
+                Box::new(csv::Reader::new(input, columns, delimiter))
+            }
+            Format::Tsv => {
+                let delimiter = delimiter.unwrap_or(Delimiter::TAB);
+                Box::new(tsv::Reader::new(input, columns, delimiter, self.escapes))
+            }
             Format::Json => Box::new(json::Reader::new(input, self.columns.names()?)),
             Format::Nul => Box::new(nul::Reader::new(input, self.columns.none_for_nul()?)),
             Format::Text => {

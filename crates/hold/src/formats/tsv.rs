@@ -4,6 +4,7 @@
 //! Files from other programs may have backslashes that are not escapes; an option reads them so.
 
 use super::columns::{Columns, Places};
+use super::delimiter::Delimiter;
 use super::lines::Lines;
 use super::{Flaw, Pair, ReadPairs, WritePairs, Writing};
 use commonhold_terminal::bytes::{escape, hex, unescape};
@@ -14,25 +15,30 @@ pub struct Reader<R> {
     lines: Lines<R>,
     columns: Columns,
     places: Option<Places>,
+    delimiter: Delimiter,
+    /// A hint at another delimiter, for the first error.
+    other: String,
     escapes: bool,
 }
 
 impl<R: BufRead> Reader<R> {
     /// Reads `input`, with backslash escapes or without.
-    pub fn new(input: R, columns: Columns, escapes: bool) -> Self {
-        Reader { lines: Lines::new(input), columns, places: None, escapes }
+    pub fn new(input: R, columns: Columns, delimiter: Delimiter, escapes: bool) -> Self {
+        let (lines, other) = (Lines::new(input), String::new());
+        Reader { lines, columns, places: None, delimiter, other, escapes }
     }
 
     fn row(&self) -> Vec<&[u8]> {
-        self.lines.text().split(|b| *b == b'\t').collect()
+        self.lines.text().split(|b| *b == self.delimiter.0).collect()
     }
 
     /// Finds the columns, by the header if there is one.
     fn find_places(&mut self) -> std::result::Result<Places, Flaw> {
         if self.columns.has_header() {
             self.lines.next()?;
+            self.other = self.delimiter.hint(&self.row());
         }
-        self.columns.find(&self.row())
+        self.columns.find(&self.row(), &self.other)
     }
 
     fn take(&self, field: &[u8], out: &mut Vec<u8>) -> std::result::Result<(), Flaw> {
@@ -55,16 +61,21 @@ impl<R: BufRead> ReadPairs for Reader<R> {
             Some(places) => places,
             None => self.find_places()?,
         };
+        let is_first = self.places.is_none() && !self.columns.has_header();
         self.places = Some(places);
         if !self.lines.next()? {
             return Ok(false);
         }
+        if is_first {
+            self.other = self.delimiter.hint(&self.row());
+        }
         let row = self.row();
-        let (key, value) = places.pick(&row).map_err(|what| {
-            let comma = row.len() == 1 && row[0].contains(&b',');
-            let hint = if comma { " (if it is CSV, add --format csv)" } else { "" };
-            Flaw::Record(format!("{what}{hint}"))
-        })?;
+        let (key, value) = match places.pick(&row) {
+            Ok(picked) => picked,
+            Err(what) => {
+                return Err(Flaw::Record(format!("{what}{}", std::mem::take(&mut self.other))));
+            }
+        };
         self.take(key, &mut pair.key)?;
         self.take(value, &mut pair.value)?;
         Ok(true)
