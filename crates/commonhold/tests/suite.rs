@@ -5,6 +5,7 @@
 
 mod support;
 
+mod backup_stream;
 mod bad_files;
 mod by_name;
 mod channel;
@@ -50,6 +51,7 @@ mod replica_acks;
 mod restore;
 mod rights;
 mod room;
+mod rotation;
 mod smoke;
 mod split_errors;
 mod stopped;

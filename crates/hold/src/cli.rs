@@ -304,7 +304,7 @@ pub enum Subcommand {
     /// Show a live view of a hold in a browser, and export metrics for Prometheus
     #[command(after_help = flowing(monitor::EXAMPLES))]
     Monitor(monitor::Args),
-    /// Write a consistent copy of all maps in a hold to a file, even while they change
+    /// Write a consistent copy of all maps in a hold to a file or a pipe, even while they change
     #[command(after_help = flowing(backup::EXAMPLES))]
     Backup(backup::Args),
     /// Create a hold from a backup

@@ -8,6 +8,7 @@ mod support;
 #[allow(dead_code, reason = "this binary uses a part of it")]
 mod english;
 
+mod backups;
 #[cfg(feature = "lab")]
 mod bench_files;
 mod bulk;
@@ -25,8 +26,8 @@ mod logs;
 mod messages;
 mod monitor;
 mod pairs;
-mod queues;
 mod pipes;
+mod queues;
 mod replication;
 #[cfg(feature = "lab")]
 mod runs;

@@ -11,6 +11,7 @@ use crate::hold::frames;
 use crate::hold::freeze;
 use crate::hold::handle::Hold;
 use crate::hold::maps::is_kept;
+use crate::hold::spool::Spool;
 use crate::map::engine::bound::{self, Bound};
 use crate::map::engine::image::{self, ImagePair, Stamp};
 use crate::map::engine::iterate::Cursor;
@@ -24,13 +25,14 @@ use crate::os::file::check_size_limit;
 use crate::steps::fault;
 use crate::sync::hold_clock;
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
 /// The number of passes that do not keep writers out.
 const PASSES: u32 = 3;
+/// The most bytes of the last pass in memory.
+const MOST_HELD: usize = 64 << 20;
 
 /// The result of [`Hold::backup`].
 #[derive(Clone, Debug)]
@@ -44,23 +46,65 @@ pub struct BackupReport {
     /// The number of structures in the hold that a backup omits: queues, channels, logs, and maps
     /// that are being replicated or rebuilt and have no contents yet.
     pub left_out: u32,
-    /// The length of the file in bytes.
+    /// The length of the backup in bytes.
     pub bytes: u64,
     /// How long writers waited, in milliseconds.
     pub paused_ms: f64,
 }
 
 /// A backup under way.
-struct Backup<'a> {
+struct Backup<'a, W: Write> {
     hold: &'a Hold,
-    out: BufWriter<File>,
-    to: &'a Path,
+    out: BufWriter<W>,
+    target: Target<'a>,
     frames: u64,
     bytes: u64,
     /// Real time less hold time at the beginning: it converts a pair's time to other clocks.
     ahead: u64,
     /// The written state of each map, by the map's id and incarnation.
     maps: HashMap<(u32, u64), Written>,
+    /// The frames of the last pass, which are written when writers may continue.
+    held: Held,
+}
+
+/// Where a backup goes.
+#[derive(Clone, Copy)]
+enum Target<'a> {
+    File(&'a Path),
+    Stream,
+}
+
+impl Target<'_> {
+    fn failed(self, error: &std::io::Error) -> Error {
+        match self {
+            Target::File(path) => Error::os(format!("backup to {}", path.display()), error),
+            Target::Stream => Error::os("the backup cannot be written", error),
+        }
+    }
+}
+
+/// Bytes in memory, and from a limit on in a file.
+#[derive(Default)]
+struct Held {
+    memory: Vec<u8>,
+    file: Option<Spool>,
+}
+
+impl Held {
+    /// Moves the bytes to the file if there are many.
+    fn limit(&mut self, most: usize) -> Result<()> {
+        if self.memory.len() < most {
+            return Ok(());
+        }
+        let file = match self.file.take() {
+            Some(file) => file,
+            None => Spool::new()?,
+        };
+        file.write(&self.memory)?;
+        self.memory.clear();
+        self.file = Some(file);
+        Ok(())
+    }
 }
 
 struct Written {
@@ -79,39 +123,62 @@ impl Hold {
     /// # Errors
     /// `Exists` if there is a file already; those of [`freeze`](Self::freeze) and of writing files.
     pub fn backup(&self, to: impl AsRef<Path>) -> Result<BackupReport> {
-        backup(self, to.as_ref())
+        let to = to.as_ref();
+        self.arena().ensure_open()?;
+        if to.symlink_metadata().is_ok() {
+            let text =
+                format!("{}: already exists; choose another name for the backup", to.display());
+            return Err(Error::new(ErrorKind::Exists, text));
+        }
+        let (draft, report) = draft(self, to)?;
+        let placed = draft.commit().map_err(|e| Target::File(to).failed(&e))?;
+        draft_hold::sync_name(&placed, to)?;
+        Ok(report)
+    }
+
+    /// The same, written to a stream, such as a pipe. The reader may be slow: writers never wait
+    /// for it, and what they change meanwhile waits in a temporary file, if it is much.
+    ///
+    /// # Errors
+    /// Those of [`freeze`](Self::freeze) and of writing.
+    pub fn backup_to(&self, out: impl Write) -> Result<BackupReport> {
+        self.arena().ensure_open()?;
+        write(self, out, Target::Stream).map(|(_, report)| report)
     }
 }
 
-fn backup(hold: &Hold, to: &Path) -> Result<BackupReport> {
-    hold.arena().ensure_open()?;
-    let failed = |e: std::io::Error| Error::os(format!("backup to {}", to.display()), &e);
-    if to.symlink_metadata().is_ok() {
-        let text = format!("{}: already exists; choose another name for the backup", to.display());
-        return Err(Error::new(ErrorKind::Exists, text));
-    }
+/// Writes a backup that will become `to`, and makes its bytes durable. It has no name yet.
+pub(super) fn draft(hold: &Hold, to: &Path) -> Result<(Draft, BackupReport)> {
+    let failed = |e: std::io::Error| Target::File(to).failed(&e);
     // As private as the hold, whatever the umask. Nameless until it is whole: a killed backup
     // leaves no file behind.
     let draft = Draft::new(to, 0o600).map_err(failed)?;
     fault!("backup.duplicate").map_err(failed)?;
+    let file = draft.file().try_clone().map_err(failed)?;
+    let (file, report) = write(hold, file, Target::File(to))?;
+    fault!("backup.sync").and_then(|()| file.sync_all()).map_err(failed)?;
+    Ok((draft, report))
+}
+
+fn write<W: Write>(hold: &Hold, out: W, target: Target<'_>) -> Result<(W, BackupReport)> {
     let mut backup = Backup {
         hold,
-        out: BufWriter::new(draft.file().try_clone().map_err(failed)?),
-        to,
+        out: BufWriter::new(out),
+        target,
         frames: 0,
         bytes: 0,
         ahead: hold_clock::ahead(hold.space()),
         maps: HashMap::new(),
+        held: Held::default(),
     };
     let report = backup.run()?;
-    backup.out.flush().map_err(failed)?;
-    fault!("backup.sync").and_then(|()| backup.out.get_ref().sync_all()).map_err(failed)?;
-    let placed = draft.commit().map_err(failed)?;
-    draft_hold::sync_name(&placed, to)?;
-    Ok(report)
+    let flushed = backup.out.flush();
+    flushed.map_err(|e| target.failed(&e))?;
+    let out = backup.out.into_inner();
+    Ok((out.map_err(|e| target.failed(e.error()))?, report))
 }
 
-impl Backup<'_> {
+impl<W: Write> Backup<'_, W> {
     fn run(&mut self) -> Result<BackupReport> {
         self.write(frames::HEADER)?;
         let (space, mut first) = (self.hold.space(), Vec::new());
@@ -135,8 +202,8 @@ impl Backup<'_> {
         let paused_ns = clock::monotonic_ns() - begun;
         let held = frozen.ensure_held();
         drop(frozen);
-        let rest = held.and(rest)?;
-        self.write(&rest)?;
+        held.and(rest)?;
+        self.write_held()?;
         let mut end = Vec::new();
         frames::end(&mut end, self.frames);
         self.write(&end)?;
@@ -153,9 +220,19 @@ impl Backup<'_> {
 
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.bytes += bytes.len() as u64;
-        let failed = |e: std::io::Error| Error::os(format!("backup to {}", self.to.display()), &e);
-        check_size_limit(self.to, self.bytes).map_err(failed)?;
+        let failed = |e: std::io::Error| self.target.failed(&e);
+        if let Target::File(path) = self.target {
+            check_size_limit(path, self.bytes).map_err(failed)?;
+        }
         fault!("backup.write").and_then(|()| self.out.write_all(bytes)).map_err(failed)
+    }
+
+    fn write_held(&mut self) -> Result<()> {
+        let held = std::mem::take(&mut self.held);
+        if let Some(file) = &held.file {
+            file.drain(|piece| self.write(piece))?;
+        }
+        self.write(&held.memory)
     }
 
     /// All maps that belong into a backup.
@@ -240,11 +317,11 @@ impl Backup<'_> {
         true
     }
 
-    /// With writers kept out: returns the frames of everything that changed since the last pass.
-    /// Nothing is written to the file meanwhile.
-    fn last_pass(&mut self) -> Result<Vec<u8>> {
+    /// With writers kept out: holds the frames of everything that changed since the last pass.
+    /// Nothing is written to the backup meanwhile.
+    fn last_pass(&mut self) -> Result<()> {
         let space = self.hold.space();
-        let mut out = Vec::new();
+        let mut out = std::mem::take(&mut self.held);
         let live = self.live_maps()?;
         // A map that was renamed meanwhile, as a replica's new map is, is another map for a
         // restore.
@@ -255,12 +332,12 @@ impl Backup<'_> {
         let gone: Vec<_> = gone.map(|(key, _)| *key).collect();
         for key in gone {
             if let Some(map) = self.maps.remove(&key) {
-                frames::dropped(&mut out, map.number);
+                frames::dropped(&mut out.memory, map.number);
                 self.frames += 1;
             }
         }
         for bound in &live {
-            self.announce(bound, &mut out);
+            self.announce(bound, &mut out.memory);
             let (mut cursor, mut pairs) = (Cursor::START, Vec::new());
             let mut ranges = HashMap::new();
             while !cursor.is_end() {
@@ -272,7 +349,8 @@ impl Backup<'_> {
                         (Some(again), _) => stamp = again,
                         _ => return Err(bound.damaged("a segment changes while no process writes")),
                     }
-                    self.note(bound, stamp, &pairs, &mut out);
+                    self.note(bound, stamp, &pairs, &mut out.memory);
+                    out.limit(MOST_HELD)?;
                 }
                 let count = self.maps.get(&(bound.id, bound.incarnation));
                 let count = count.and_then(|m| m.segments.get(&(stamp.prefix, stamp.depth)));
@@ -283,6 +361,7 @@ impl Backup<'_> {
                 map.segments = ranges;
             }
         }
-        Ok(out)
+        self.held = out;
+        Ok(())
     }
 }

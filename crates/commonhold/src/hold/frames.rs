@@ -122,21 +122,55 @@ fn seal(out: &mut Vec<u8>, kind: u8, payload: &[u8]) {
 /// Reads frames from a backup.
 pub(crate) struct Reader<R> {
     from: R,
-    /// Bytes left in the file: no frame can be longer.
+    /// Where the next frame begins.
+    offset: u64,
+    /// Bytes left in the file: no frame can be longer. `u64::MAX` if the length is unknown.
     left: u64,
     name: String,
 }
 
+/// A frame as it is in the file.
+pub(crate) struct RawFrame {
+    /// Its first byte.
+    pub(crate) at: u64,
+    kind: u8,
+    payload: Vec<u8>,
+    /// Whether its checksum is right.
+    pub(crate) is_sound: bool,
+}
+
+impl RawFrame {
+    /// Its contents; `None` if they make no sense.
+    pub(crate) fn parse(&self) -> Option<Frame> {
+        parse(self.kind, &self.payload)
+    }
+
+    /// Whether there is such a kind of frame.
+    pub(crate) fn has_kind(&self) -> bool {
+        b"HMSDE".contains(&self.kind)
+    }
+}
+
 impl<R: Read> Reader<R> {
+    /// Reads `from`, which has `len` bytes, or `u64::MAX` if that is unknown.
+    ///
     /// # Errors
     /// `NotAHold` if it is not a backup.
     pub(crate) fn new(mut from: R, len: u64, name: String) -> Result<Reader<R>> {
         let mut header = [0; HEADER.len()];
-        if from.read_exact(&mut header).is_err() || &header != HEADER {
-            let text = format!("{name}: not a backup made by 'hold backup'; choose another file");
-            return Err(Error::new(ErrorKind::NotAHold, text));
+        match from.read_exact(&mut header) {
+            Ok(()) if &header == HEADER => {}
+            Err(e) if e.kind() != std::io::ErrorKind::UnexpectedEof => {
+                return Err(Error::os(name, &e));
+            }
+            _ => {
+                let text =
+                    format!("{name}: not a backup made by 'hold backup'; choose another file");
+                return Err(Error::new(ErrorKind::NotAHold, text));
+            }
         }
-        Ok(Reader { from, left: len.saturating_sub(HEADER.len() as u64), name })
+        let offset = HEADER.len() as u64;
+        Ok(Reader { from, offset, left: len.saturating_sub(offset), name })
     }
 
     /// The next frame.
@@ -144,39 +178,87 @@ impl<R: Read> Reader<R> {
     /// # Errors
     /// `Truncated` if the file ends within it, `Damaged` if its checksum or its contents are wrong.
     pub(crate) fn next(&mut self) -> Result<Frame> {
-        let mut bytes = vec![0; 9];
-        self.fill(&mut bytes)?;
-        let len = u64::from_le_bytes(bytes[1..9].try_into().unwrap_or_default());
-        if len.checked_add(8).is_none_or(|needed| needed > self.left) {
-            return Err(self.truncated());
+        let Some(raw) = self.next_raw()? else { return Err(self.truncated()) };
+        match raw.parse() {
+            Some(frame) if raw.is_sound => Ok(frame),
+            _ => Err(self.damaged_at(raw.at)),
         }
-        bytes.resize(9 + len as usize + 8, 0);
-        let (start, end) = (9, bytes.len() - 8);
-        let mut body = std::mem::take(&mut bytes);
-        self.fill(&mut body[start..])?;
-        let sum = u64::from_le_bytes(body[end..].try_into().unwrap_or_default());
-        if sum != rapidhash_v3_seeded(&body[..end], &DEFAULT_RAPID_SECRETS) {
-            return Err(self.damaged());
-        }
-        parse(body[0], &body[start..end]).ok_or_else(|| self.damaged())
     }
 
-    fn fill(&mut self, buffer: &mut [u8]) -> Result<()> {
-        self.left = self.left.saturating_sub(buffer.len() as u64);
-        match self.from.read_exact(buffer) {
-            Ok(()) => Ok(()),
-            Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => Err(self.truncated()),
-            Err(e) => Err(Error::os(&self.name, &e)),
+    /// The next frame, sound or not; `None` if the file ends before its end.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub(crate) fn next_raw(&mut self) -> Result<Option<RawFrame>> {
+        let (at, mut bytes) = (self.offset, Vec::new());
+        if !self.fill(&mut bytes, 9)? {
+            return Ok(None);
         }
+        let len = u64::from_le_bytes(bytes[1..9].try_into().unwrap_or_default());
+        let Some(rest) = len.checked_add(8).filter(|rest| *rest <= self.left) else {
+            return Ok(None);
+        };
+        if !self.fill(&mut bytes, rest)? {
+            return Ok(None);
+        }
+        let (body, sum) = bytes.split_at(bytes.len() - 8);
+        let sum = u64::from_le_bytes(sum.try_into().unwrap_or_default());
+        let is_sound = sum == rapidhash_v3_seeded(body, &DEFAULT_RAPID_SECRETS);
+        let (kind, end) = (bytes[0], bytes.len() - 8);
+        bytes.truncate(end);
+        bytes.drain(..9);
+        Ok(Some(RawFrame { at, kind, payload: bytes, is_sound }))
+    }
+
+    /// Appends that many bytes; false if the file ends before. A damaged length must not reserve
+    /// memory that the file does not fill.
+    fn fill(&mut self, buffer: &mut Vec<u8>, more: u64) -> Result<bool> {
+        buffer.reserve(more.min(1 << 20) as usize);
+        let read = (&mut self.from).take(more).read_to_end(buffer);
+        let read = read.map_err(|e| Error::os(&self.name, &e))? as u64;
+        self.offset += read;
+        self.left = self.left.saturating_sub(read);
+        Ok(read == more)
+    }
+
+    /// Where the next frame begins, or where the file ended.
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Reads all that is left; returns the number of bytes.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub(crate) fn skip_rest(&mut self) -> Result<u64> {
+        let skipped = std::io::copy(&mut self.from, &mut std::io::sink());
+        let skipped = skipped.map_err(|e| Error::os(&self.name, &e))?;
+        self.offset += skipped;
+        Ok(skipped)
     }
 
     fn truncated(&self) -> Error {
-        let text = format!("{}: the backup is truncated; use another one", self.name);
+        let text = format!(
+            "{}: the backup is truncated after {} bytes; use another one",
+            self.name, self.offset
+        );
         Error::new(ErrorKind::Truncated, text)
     }
 
+    /// The error of a frame that is not possible at the place before this one.
     pub(crate) fn damaged(&self) -> Error {
-        let text = format!("{}: the backup is damaged; use another one", self.name);
+        let text = format!(
+            "{}: the backup is damaged before byte {}; use another one",
+            self.name, self.offset
+        );
+        Error::new(ErrorKind::Damaged, text)
+    }
+
+    fn damaged_at(&self, at: u64) -> Error {
+        let text = format!(
+            "{}: the backup is damaged between the bytes {at} and {}; use another one",
+            self.name, self.offset
+        );
         Error::new(ErrorKind::Damaged, text)
     }
 }

@@ -18,7 +18,8 @@
 // | recovering a dead participant as a whole | `recover` |
 // | keeping writers out for a moment | `freeze` |
 // | proving it sound | `check` |
-// | copies | `backup`, `restore` |
+// | copies | `backup`, `restore`; several of them: `rotation`; `spool` |
+// | the file of a backup | `frames`, `survivors`, `backup_contents` |
 // | building a hold where nobody sees it | `draft_hold` |
 // | after a crash of the system | `salvage`, `unreadable` |
 // | how far a journal is durable: `Map::sync` | `journal_slot` |
@@ -27,6 +28,7 @@
 // | holds as files | `files` |
 
 pub(crate) mod backup;
+mod backup_contents;
 #[cfg(test)]
 mod block_tests;
 pub(crate) mod channels;
@@ -57,15 +59,19 @@ pub(crate) mod replica_acks;
 pub(crate) mod restore;
 #[cfg(test)]
 mod reuse_tests;
+mod rotation;
 pub(crate) mod salvage;
 pub(crate) mod shadow_maps;
 #[cfg(test)]
 mod split_tests;
+mod spool;
 pub(crate) mod stat;
 pub(crate) mod superblock;
+mod survivors;
 mod unreadable;
 
 pub use backup::BackupReport;
+pub use backup_contents::{BackupContents, BackupMap, backup_contents, backup_contents_from};
 pub use channels::Channels;
 pub use check::CheckReport;
 pub use files::{Listed, list, remove, resolve};
@@ -73,7 +79,7 @@ pub use freeze::Freeze;
 pub use logs::Logs;
 pub use maps::Maps;
 pub use queues::Queues;
-pub use restore::{RestoreReport, restore};
+pub use restore::{RestoreReport, restore, restore_from};
 pub use salvage::{SalvageReport, salvage};
 pub use stat::{HoldKind, HoldStat, ParticipantInfo, StructureInfo};
 

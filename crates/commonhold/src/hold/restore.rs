@@ -6,9 +6,11 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::draft_hold;
-use crate::hold::frames::{Frame, Reader};
+use crate::hold::frames::{Frame, HEADER, Reader};
 use crate::hold::handle::Hold;
 use crate::hold::options::HoldOptions;
+use crate::hold::spool::Spool;
+use crate::hold::survivors::{Image, survivors};
 use crate::map::api::handle::Map;
 use crate::map::engine::image::ImagePair;
 use crate::map::options::MapOptions;
@@ -17,7 +19,7 @@ use crate::os::clock;
 use crate::os::location;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
-use std::io::{BufReader, Seek};
+use std::io::{BufReader, Read, Seek};
 use std::path::Path;
 use std::time::Duration;
 
@@ -37,8 +39,8 @@ pub struct RestoreReport {
 struct Plan {
     /// The options of the hold's creation.
     options: HoldOptions,
-    /// Images in the order of the file: map number, prefix, depth.
-    images: Vec<(u32, u32, u32)>,
+    /// Images in the order of the file.
+    images: Vec<Image>,
     dropped: HashSet<u32>,
     /// Real time when the backup was made, or 0.
     made_ms: u64,
@@ -49,20 +51,74 @@ struct Plan {
 /// # Errors
 /// `Exists`; `Damaged` or `Truncated` if the backup is incomplete; `Full`.
 pub fn restore(backup: impl AsRef<Path>, name: impl AsRef<Path>) -> Result<RestoreReport> {
-    let (backup, name) = (backup.as_ref(), name.as_ref());
-    let target = location::resolve(name, None)?;
+    let backup = backup.as_ref();
+    let target = location::resolve(name.as_ref(), None)?;
     let file = File::open(backup).map_err(|e| Error::os(backup.display(), &e))?;
-    let plan = plan(read(&file, backup)?)?;
+    build(&Source { file: &file, name: backup.display().to_string() }, &target)
+}
+
+/// The same from a stream, such as a pipe, which is read to its end. A temporary file keeps its
+/// bytes meanwhile.
+///
+/// # Errors
+/// As [`restore`]; those of reading, and of the temporary file.
+pub fn restore_from(mut stream: impl Read, name: impl AsRef<Path>) -> Result<RestoreReport> {
+    let target = location::resolve(name.as_ref(), None)?;
     if target.symlink_metadata().is_ok() {
         return Err(exists(&target));
     }
+    let name = STREAM.to_owned();
+    let spool = spooled(&mut stream)?;
+    build(&Source { file: spool.file(), name }, &target)
+}
+
+/// The name of a stream for errors.
+pub(super) const STREAM: &str = "the input";
+
+/// All bytes of a stream, if it begins as a backup does.
+fn spooled(stream: &mut impl Read) -> Result<Spool> {
+    let mut header = Vec::new();
+    let read = stream.by_ref().take(HEADER.len() as u64).read_to_end(&mut header);
+    read.map_err(|e| Error::os(STREAM, &e))?;
+    // Fails at once if it is not a backup, however long the stream is.
+    Reader::new(&header[..], HEADER.len() as u64, STREAM.to_owned())?;
+    let spool = Spool::new()?;
+    spool.write(&header)?;
+    spool.fill(stream, STREAM)?;
+    Ok(spool)
+}
+
+/// The file of a backup, which is read twice, and its name for errors.
+struct Source<'a> {
+    file: &'a File,
+    name: String,
+}
+
+type BackupReader<'a> = Reader<BufReader<&'a File>>;
+
+impl<'a> Source<'a> {
+    /// Reads the file from its beginning.
+    fn read(&self) -> Result<BackupReader<'a>> {
+        let failed = |e: std::io::Error| Error::os(&self.name, &e);
+        let mut file = self.file;
+        file.rewind().map_err(failed)?;
+        let len = file.metadata().map_err(failed)?.len();
+        Reader::new(BufReader::with_capacity(1 << 20, file), len, self.name.clone())
+    }
+}
+
+fn build(source: &Source<'_>, target: &Path) -> Result<RestoreReport> {
+    let plan = plan(source.read()?)?;
+    if target.symlink_metadata().is_ok() {
+        return Err(exists(target));
+    }
     let (draft, report) =
-        draft_hold::build(&target, &plan.options, |hold| fill(hold, read(&file, backup)?, &plan))?;
+        draft_hold::build(target, &plan.options, |hold| fill(hold, source.read()?, &plan))?;
     let placed = draft.commit().map_err(|error| match error.kind() {
-        std::io::ErrorKind::AlreadyExists => exists(&target),
-        _ => draft_hold::failed(&target, "cannot be named", &error),
+        std::io::ErrorKind::AlreadyExists => exists(target),
+        _ => draft_hold::failed(target, "cannot be named", &error),
     })?;
-    draft_hold::sync_name(&placed, &target)?;
+    draft_hold::sync_name(&placed, target)?;
     Ok(report)
 }
 
@@ -70,16 +126,6 @@ fn exists(target: &Path) -> Error {
     let text =
         format!("{}: already exists; choose another name or drop it first", target.display());
     Error::new(ErrorKind::Exists, text)
-}
-
-type BackupReader<'a> = Reader<BufReader<&'a File>>;
-
-/// Reads the file at the path `backup` from its beginning.
-fn read<'a>(mut file: &'a File, backup: &Path) -> Result<BackupReader<'a>> {
-    let failed = |e: std::io::Error| Error::os(backup.display(), &e);
-    file.rewind().map_err(failed)?;
-    let len = file.metadata().map_err(failed)?.len();
-    Reader::new(BufReader::with_capacity(1 << 20, file), len, backup.display().to_string())
 }
 
 fn plan(mut reader: BackupReader<'_>) -> Result<Plan> {
@@ -108,55 +154,8 @@ fn plan(mut reader: BackupReader<'_>) -> Result<Plan> {
     }
 }
 
-/// The hash ranges of one map that later images replace, at the finest resolution needed.
-struct Covered {
-    bits: Vec<bool>,
-}
-
-impl Covered {
-    fn covers(&self, directory: u32) -> bool {
-        self.bits[directory as usize & (self.bits.len() - 1)]
-    }
-
-    fn add(&mut self, prefix: u32, depth: u32) {
-        for index in (prefix as usize..self.bits.len()).step_by(1 << depth) {
-            self.bits[index] = true;
-        }
-    }
-}
-
-impl Plan {
-    /// For every image, the ranges that later images of the same map replace, as one bit each: the
-    /// images behind it decide whether a pair with these directory bits survives.
-    fn survivors(&self) -> Vec<Vec<(u32, u32)>> {
-        // From the back: the ranges that are replaced later, restricted to those that overlap the
-        // image.
-        let mut finest: HashMap<u32, u32> = HashMap::new();
-        for (number, _, depth) in &self.images {
-            let deepest = finest.entry(*number).or_default();
-            *deepest = (*deepest).max(*depth);
-        }
-        let mut covered: HashMap<u32, Covered> = finest
-            .iter()
-            .map(|(number, depth)| (*number, Covered { bits: vec![false; 1 << depth] }))
-            .collect();
-        let mut all = vec![Vec::new(); self.images.len()];
-        for (at, (number, prefix, depth)) in self.images.iter().enumerate().rev() {
-            let Some(covered) = covered.get_mut(number) else { continue };
-            let len = covered.bits.len();
-            let finest = len.ilog2();
-            // Indices of this image's range that no later image replaces.
-            let alive = (*prefix as usize..len).step_by(1 << depth);
-            all[at] =
-                alive.filter(|i| !covered.covers(*i as u32)).map(|i| (i as u32, finest)).collect();
-            covered.add(*prefix, *depth);
-        }
-        all
-    }
-}
-
 fn fill(hold: &Hold, mut reader: BackupReader<'_>, plan: &Plan) -> Result<RestoreReport> {
-    let survivors = plan.survivors();
+    let survivors = survivors(&plan.images);
     // A clock that is behind that of the backup must not let pairs live longer than they had left.
     let now_ms = clock::realtime_ms().max(plan.made_ms);
     let mut maps: HashMap<u32, Map> = HashMap::new();

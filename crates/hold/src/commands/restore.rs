@@ -1,11 +1,13 @@
 //! `hold restore`: makes a hold from a backup.
 
+use crate::commands::shared::backup_stream;
 use crate::target::Directory;
+use commonhold::hold::{restore, restore_from};
 use commonhold_terminal::failure::Result;
 use commonhold_terminal::output::Output;
 use commonhold_terminal::sizes::things;
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Examples of `hold restore`.
@@ -13,13 +15,18 @@ pub const EXAMPLES: &str = "\
 Examples:
   hold restore shop.backup shop                 # into memory
   hold restore shop.backup ./shop.hold          # into a file
+  zstdcat shop.backup.zst | hold restore - shop # from a pipe
 
-The hold must not exist yet; 'hold drop' deletes an existing hold.";
+The hold must not exist yet; 'hold drop' deletes an existing hold. It appears when it is complete:
+if the backup is damaged or truncated, or if the command is killed, there is no hold.
+
+If FILE is '-', the backup is read from standard input to its end. A temporary file (in TMPDIR, or
+in /tmp) keeps its bytes meanwhile, so the memory that this needs does not grow with the backup.";
 
 /// Options of `hold restore`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The backup, a file created by 'hold backup'
+    /// The backup, a file created by 'hold backup'; '-' is standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
@@ -33,7 +40,10 @@ pub struct Args {
 pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
     let output = output.text_or_json("restore")?;
     let path = directory.resolve(&args.hold)?;
-    let report = commonhold::hold::restore(&args.file, &path)?;
+    let report = match args.file == Path::new("-") {
+        true => restore_from(backup_stream::input()?, &path)?,
+        false => restore(&args.file, &path)?,
+    };
     let json = json!({
         "path": path.to_string_lossy(),
         "maps": report.maps,

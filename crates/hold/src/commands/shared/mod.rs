@@ -8,7 +8,9 @@
 //! - [`choice_parser`]: options with a fixed set of words
 //! - [`structure_kind`]: the kind of a named structure in a hold
 //! - [`inherited_sockets`]: sockets that systemd passes
+//! - [`backup_stream`]: a backup on standard input
 
+pub mod backup_stream;
 pub mod choice_parser;
 pub mod confirmation;
 pub mod inherited_sockets;

@@ -1,0 +1,102 @@
+//! Several backups of one hold: `FILE` is the newest, `FILE.1` the one before, and so on.
+//!
+//! Invariant: at every instant the newest complete backup is `FILE`, or `FILE.1` while there is no
+//! `FILE`. The names move from the oldest to the newest, each in one step, and the new backup is
+//! complete before any of them does. A kill between two steps leaves a name that is not used; the
+//! next rotation moves only the backups before it, so it loses none.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::hold::backup::{self, BackupReport};
+use crate::hold::draft_hold;
+use crate::hold::frames::HEADER;
+use crate::hold::handle::Hold;
+use crate::steps::{fault, step};
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+impl Hold {
+    /// As [`backup`](Self::backup), and keeps the last `keep` backups: `to` is the newest, and the
+    /// earlier ones have the same name with `.1`, `.2` and so on. The oldest is deleted. At every
+    /// instant, also after a kill, the newest complete backup is `to`, or the one with `.1` if
+    /// there is no `to`.
+    ///
+    /// # Errors
+    /// `Invalid` if `keep` is 0; `Exists` if one of the names is that of a file that is not a
+    /// backup; those of [`backup`](Self::backup). After an error all earlier backups are still
+    /// there, except that the oldest may be deleted.
+    pub fn backup_rotated(&self, to: impl AsRef<Path>, keep: u32) -> Result<BackupReport> {
+        let to = to.as_ref();
+        self.arena().ensure_open()?;
+        if keep == 0 {
+            let text = "expected at least 1 backup to keep, got 0";
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        (0..keep).try_for_each(|age| ensure_backup(&aged(to, age)))?;
+        let (draft, report) = backup::draft(self, to)?;
+        let _turn = lock(to);
+        let moved = shift(to, keep)?;
+        let placed = match keep {
+            1 => draft.replace(),
+            _ => draft.commit(),
+        };
+        let placed = placed.map_err(|error| {
+            let before = if moved { "; the backup before it has the name with .1" } else { "" };
+            Error::os(format!("{}: the new backup cannot be named{before}", to.display()), &error)
+        })?;
+        draft_hold::sync_name(&placed, to)?;
+        Ok(report)
+    }
+}
+
+/// The name of the backup before `age` others.
+fn aged(to: &Path, age: u32) -> PathBuf {
+    if age == 0 {
+        return to.to_owned();
+    }
+    let mut name = to.as_os_str().to_owned();
+    name.push(format!(".{age}"));
+    name.into()
+}
+
+/// Moves each backup to the next name, and so deletes the oldest; returns whether there was any.
+fn shift(to: &Path, keep: u32) -> Result<bool> {
+    let is_there = |age: &u32| aged(to, *age).symlink_metadata().is_ok();
+    // Backups behind a name that is not used have room to stay where they are.
+    let used = (0..keep).take_while(is_there).count() as u32;
+    for age in (1..=used.min(keep - 1)).rev() {
+        let (from, to) = (aged(to, age - 1), aged(to, age));
+        let moved = fault!("backup.rename").and_then(|()| std::fs::rename(&from, &to));
+        moved.map_err(|e| {
+            let doing = "the earlier backup cannot be renamed to";
+            Error::os(format!("{}: {doing} {}", from.display(), to.display()), &e)
+        })?;
+        step!("backup.moved");
+    }
+    Ok(used > 0)
+}
+
+/// Fails for a file that is not a backup: a mistyped name must not lead to its end.
+fn ensure_backup(path: &Path) -> Result<()> {
+    let Ok(found) = path.symlink_metadata() else { return Ok(()) };
+    let mut header = [0; HEADER.len()];
+    let mut read = || File::open(path)?.read_exact(&mut header);
+    if found.is_file() && read().is_ok() && &header == HEADER {
+        return Ok(());
+    }
+    let text = format!(
+        "{}: exists and is not a backup, so it is not rotated; move it away, or choose another \
+         name for the backups",
+        path.display()
+    );
+    Err(Error::new(ErrorKind::Exists, text))
+}
+
+/// Keeps other rotations in the directory out, as far as the file system can. Without this, two
+/// at once could move a name twice, which would delete a backup too early.
+fn lock(to: &Path) -> io::Result<File> {
+    let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let directory = File::open(parent.unwrap_or(Path::new(".")))?;
+    directory.lock()?;
+    Ok(directory)
+}

@@ -1,0 +1,74 @@
+//! Bytes that wait between two uses: a nameless file in the directory of temporary files.
+//!
+//! It costs room there instead of memory. Nothing of it is left, also after a kill (but see
+//! [`Draft`]).
+
+use crate::error::{Error, Result};
+use crate::os::draft::Draft;
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::path::PathBuf;
+
+/// Bytes that are copied at once.
+const PIECE: usize = 1 << 20;
+
+/// The file.
+pub(crate) struct Spool {
+    draft: Draft,
+    directory: PathBuf,
+}
+
+impl Spool {
+    /// An empty one.
+    pub(crate) fn new() -> Result<Spool> {
+        // The system's variable TMPDIR, or /tmp.
+        let directory = std::env::temp_dir();
+        let draft = Draft::new(&directory.join("hold-backup"), 0o600);
+        Ok(Spool { draft: draft.map_err(|e| failed(&directory, &e))?, directory })
+    }
+
+    /// The file, to read it.
+    pub(crate) fn file(&self) -> &File {
+        self.draft.file()
+    }
+
+    /// Appends bytes.
+    pub(crate) fn write(&self, bytes: &[u8]) -> Result<()> {
+        self.file().write_all(bytes).map_err(|e| failed(&self.directory, &e))
+    }
+
+    /// Appends all bytes of `from`, which errors call `name`.
+    pub(crate) fn fill(&self, from: &mut impl Read, name: &str) -> Result<()> {
+        let mut piece = vec![0; PIECE];
+        loop {
+            match from.read(&mut piece) {
+                Ok(0) => return Ok(()),
+                Ok(read) => self.write(&piece[..read])?,
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(Error::os(name, &e)),
+            }
+        }
+    }
+
+    /// Passes all bytes to `take`, piece by piece.
+    pub(crate) fn drain(&self, mut take: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        let (mut file, mut piece) = (self.file(), vec![0; PIECE]);
+        file.rewind().map_err(|e| failed(&self.directory, &e))?;
+        loop {
+            match file.read(&mut piece) {
+                Ok(0) => return Ok(()),
+                Ok(read) => take(&piece[..read])?,
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(failed(&self.directory, &e)),
+            }
+        }
+    }
+}
+
+fn failed(directory: &std::path::Path, error: &std::io::Error) -> Error {
+    let text = format!(
+        "{}: cannot write a temporary file; set TMPDIR to a directory with room for the backup",
+        directory.display()
+    );
+    Error::os(text, error)
+}
