@@ -467,7 +467,7 @@ fn a_first_operation_that_meets_a_close_keeps_an_endpoint() {
     let test_dir = TestDir::memory();
     let (hold, map) = open(&test_dir, Shape::General);
     let path = test_dir.path("it.hold");
-    let channel = hold.channels().create("it", ChannelOptions::new(4096)).unwrap();
+    let channel = hold.channels().create("a channel", ChannelOptions::new(4096)).unwrap();
     let child = Child::run("a first operation that meets a producer and a close", || {
         let joined: Arc<Mutex<Option<Producer>>> = Arc::default();
         let closing = Mutex::new(Some((hold.clone(), channel.clone(), joined.clone())));
@@ -484,7 +484,7 @@ fn a_first_operation_that_meets_a_close_keeps_an_endpoint() {
         });
         assert_eq!(map.set("key", "value").unwrap_err().kind(), ErrorKind::Closed);
         let again = Hold::open(&path).unwrap();
-        let producer = || again.channels().open("it").unwrap().producer();
+        let producer = || again.channels().open("a channel").unwrap().producer();
         assert_eq!(producer().map(drop).unwrap_err().kind(), ErrorKind::Busy);
         drop(joined.lock().unwrap().take());
         drop(producer().unwrap());

@@ -4,6 +4,7 @@
 use crate::support::process::{Child, End};
 use crate::support::refused;
 use crate::support::test_dir::TestDir;
+use commonhold::channel::ChannelOptions;
 use commonhold::hold::Freeze;
 use commonhold::log::{Log, LogLevel, LogLine, LogOptions, RotatedFile, Written};
 use commonhold::{ErrorKind, Hold};
@@ -390,10 +391,64 @@ fn a_collector_stays_until_it_is_dropped() {
     let log = hold.logs().create("it", LogOptions::new()).unwrap();
     let own = Hold::open(test_dir.path("it.hold")).unwrap();
     let mut collector = own.logs().open("it").unwrap().collector().unwrap();
+    // It keeps the participant longer than the collector does.
+    let channel = own.channels().create("a channel", ChannelOptions::new(4096)).unwrap();
+    let producer = channel.producer().unwrap();
     own.close().unwrap();
     refused(log.collector().map(drop), ErrorKind::Busy, "already has a collector");
     refused(collector.finish(&mut Vec::new()), ErrorKind::Closed, "was closed");
     drop(collector);
     drop(log.collector().unwrap());
+    drop(producer);
     assert_eq!(hold.participants().unwrap().len(), 1);
+}
+
+/// A collector whose file was opened before its predecessor rotated that file away.
+#[test]
+fn a_file_that_was_rotated_by_another_collector_is_opened_again() {
+    for keep in [0, 2] {
+        let test_dir = TestDir::memory();
+        let (path, out) = (test_dir.path("it.hold"), test_dir.path("it.log"));
+        let hold = Hold::create(&path).unwrap();
+        let log = hold.logs().create("it", LogOptions::new()).unwrap();
+        let write = |line: &str| {
+            assert_eq!(log.write(LogLevel::Info, line).unwrap(), Written::Accepted);
+        };
+        let open = || RotatedFile::open(&out, 10, keep).unwrap();
+        let collect = |file: &mut RotatedFile| {
+            log.collector().unwrap().format(plain).finish_to_file(file).unwrap();
+        };
+        let (mut first, mut second) = (open(), open());
+        write("line 1");
+        collect(&mut first);
+        write("line 2");
+        collect(&mut first);
+        write("3");
+        collect(&mut second);
+        assert_eq!(std::fs::read_to_string(&out).unwrap(), "line 2\n3\n", "keeping {keep}");
+    }
+}
+
+/// The process changes its directory, as daemons do, and then a round fails half-way.
+#[test]
+fn a_relative_path_stays_where_it_was_opened() {
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
+    Child::run("daemon", || {
+        std::env::set_current_dir(test_dir.dir()).unwrap();
+        let (_, log) = filled(&path);
+        let mut file = RotatedFile::open("it.log", 1000, 5).unwrap();
+        std::env::set_current_dir("/").unwrap();
+        let mut collector = log.collector().unwrap().format(plain);
+        commonhold::steps::arm_fault("rotate.write:ENOSPC:once:2").unwrap();
+        refused(collector.finish_to_file(&mut file), ErrorKind::Full, "collecting log 'it'");
+        collector.finish_to_file(&mut file).unwrap();
+        let names = ["it.log.5", "it.log.4", "it.log.3", "it.log.2", "it.log.1", "it.log"];
+        let read = |name| std::fs::read_to_string(test_dir.path(name)).unwrap_or_default();
+        let text = names.map(read).concat();
+        let numbers: Vec<u32> = text.lines().map(|line| line[5..].parse().unwrap()).collect();
+        let last = LINES as u32;
+        assert!(numbers.iter().copied().eq(last - numbers.len() as u32..last), "{numbers:?}");
+    })
+    .finish();
 }

@@ -324,7 +324,8 @@ impl Collector {
         };
         self.left = None;
         if let Some(place) = place {
-            let _lane = self.log.inner.attachment()?.enter()?;
+            let lane = self.log.inner.attachment()?.enter()?;
+            self.ensure_own(&lane)?;
             rounds::begin(self.log.inner.header(), place);
         }
         let written = out.put(&self.text);
@@ -425,6 +426,7 @@ impl Target for RotatedFile {
         if let Some(left) = left {
             self.take_back(left)?;
         }
+        self.follow_path()?;
         RotatedFile::place(self).map(Some)
     }
 

@@ -64,14 +64,17 @@ impl RotatedFile {
     /// # Errors
     /// `Invalid` if `max_bytes` is 0; those of opening files.
     pub fn open(path: impl AsRef<Path>, max_bytes: u64, keep: u32) -> Result<RotatedFile> {
-        let path = path.as_ref().to_owned();
+        let path = path.as_ref();
         if max_bytes == 0 {
             let text =
                 format!("{}: expected rotated files of at least 1 byte, got 0", path.display());
             return Err(Error::new(ErrorKind::Invalid, text));
         }
+        let failed = |e: io::Error| Error::os(path.display(), &e);
+        // The process may change its directory.
+        let path = std::path::absolute(path).map_err(failed)?;
         let opened = append(&path).and_then(|file| Ok((file.metadata()?.len(), file)));
-        let (bytes, file) = opened.map_err(|e| Error::os(path.display(), &e))?;
+        let (bytes, file) = opened.map_err(failed)?;
         Ok(RotatedFile { path, file, bytes, max_bytes, keep, is_put_away: false })
     }
 
@@ -86,8 +89,27 @@ impl RotatedFile {
     }
 
     fn path_hash(&self) -> u64 {
-        let path = std::path::absolute(&self.path).unwrap_or_else(|_| self.path.clone());
-        rapidhash_v3_seeded(path.as_os_str().as_bytes(), &DEFAULT_RAPID_SECRETS)
+        rapidhash_v3_seeded(self.path.as_os_str().as_bytes(), &DEFAULT_RAPID_SECRETS)
+    }
+
+    /// Opens the file of the path again if it is another one by now: since this one was opened,
+    /// another collector may have rotated it, or somebody may have moved it away.
+    ///
+    /// # Errors
+    /// Those of looking at the files and of opening.
+    pub(crate) fn follow_path(&mut self) -> io::Result<()> {
+        if self.is_put_away {
+            return Ok(());
+        }
+        let open = self.file.metadata()?;
+        match identity(&self.path)? == Some((open.dev(), open.ino())) {
+            true => self.bytes = open.len(),
+            false => {
+                self.file = append(&self.path)?;
+                self.bytes = self.file.metadata()?.len();
+            }
+        }
+        Ok(())
     }
 
     /// Removes what was written after a place, if that is one in these files. If no older files are
@@ -121,12 +143,8 @@ impl RotatedFile {
     /// How many rotations old the file with the place is; `None` if it is gone.
     fn age_of(&self, place: Place) -> io::Result<Option<u32>> {
         for age in 0..=self.keep {
-            match fault!("rotate.stat").and_then(|()| std::fs::metadata(self.aged(age))) {
-                Ok(found) if (found.dev(), found.ino()) == (place.dev, place.ino) => {
-                    return Ok(Some(age));
-                }
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
+            if identity(&self.aged(age))? == Some((place.dev, place.ino)) {
+                return Ok(Some(age));
             }
         }
         Ok(None)
@@ -172,6 +190,17 @@ impl RotatedFile {
             }
         }
         Ok(())
+    }
+}
+
+/// Device and inode of a file; `None` if there is none, or can be none of such a name.
+fn identity(path: &Path) -> io::Result<Option<(u64, u64)>> {
+    match fault!("rotate.stat").and_then(|()| std::fs::metadata(path)) {
+        Ok(found) => Ok(Some((found.dev(), found.ino()))),
+        Err(error) => match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::InvalidFilename => Ok(None),
+            _ => Err(error),
+        },
     }
 }
 

@@ -220,10 +220,11 @@ impl Arena {
     /// The same, for a caller that releases something. It waits for a lane for at most [`LEAVING`],
     /// and for anything else a moment, or as long as the patience of a call lasts if that is less.
     /// If the caller can release it `later`, that patience limits the wait for a lane, too. `None`
-    /// if no lane is free, or in a forked child that is not a participant.
+    /// if no lane is free, or in a forked child that is not a participant. After the handle was
+    /// closed, this works as long as the participant has endpoints.
     pub(crate) fn enter_block_briefly(&self, id: u32, later: bool) -> Option<LaneGuard<'_>> {
         let participant = self.participant().filter(|p| !p.registration.inherited())?;
-        if self.is_closed() || !lane::begin_operation() {
+        if (self.is_closed() && self.has_no_endpoint()) || !lane::begin_operation() {
             return None;
         }
         let own = self.lock_timeout().filter(|_| later);
