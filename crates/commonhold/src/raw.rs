@@ -2,6 +2,7 @@
 
 pub use crate::channel::handle::channel_incarnation;
 pub use crate::hold::handle::hold_time_ms;
+pub use crate::hold::held_locks::{HeldLock, held_locks};
 pub use crate::hold::journal_slot::{JournalSlot, journal_notes};
 pub use crate::hold::map_identity::{MapIdentity, map_identity};
 pub use crate::hold::maps::{companion_name, fit_stream, has_replica, lineage_name, next_name};

@@ -215,7 +215,7 @@ class Hold(_native.Hold, Closing):
         return _parsed(self._stat())
 
     def participants(self) -> List[Dict[str, Any]]:
-        """All participants, live or dead: slot, generation, pid, program, alive."""
+        """All participants, live or dead: slot, generation, pid, program, since_ms, alive."""
         return _list(self._participants())
 
     def participant(self) -> Dict[str, Any]:

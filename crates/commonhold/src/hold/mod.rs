@@ -17,6 +17,7 @@
 // | the processes that have it open | `open_byte` |
 // | recovering a dead participant as a whole | `recover` |
 // | keeping writers out for a moment | `freeze` |
+// | who holds which lock, for display | `held_locks` |
 // | proving it sound | `check` |
 // | copies | `backup`, `restore`; several of them: `rotation`; `spool` |
 // | the file of a backup | `frames`, `survivors`, `backup_contents` |
@@ -42,6 +43,7 @@ pub(crate) mod files;
 pub(crate) mod frames;
 pub(crate) mod freeze;
 pub(crate) mod handle;
+pub(crate) mod held_locks;
 #[cfg(test)]
 mod in_place_tests;
 pub(crate) mod journal_slot;

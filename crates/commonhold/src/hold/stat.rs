@@ -87,6 +87,8 @@ pub struct ParticipantInfo {
     pub pid: u32,
     /// The first bytes of the program's name.
     pub program: String,
+    /// When it registered, in milliseconds since 1970 by its own clock.
+    pub since_ms: u64,
     /// Whether the process is alive. The next sweep recovers the unfinished work of a dead process.
     pub alive: bool,
 }
@@ -135,6 +137,7 @@ pub(crate) fn participants(space: &Space) -> Vec<ParticipantInfo> {
         generation: owner.generation(),
         pid: slot.pid.load(Ordering::Relaxed),
         program: slot.program_name(),
+        since_ms: slot.since_ms.load(Ordering::Relaxed),
         alive: !participant::is_dead(space, owner),
     })
     .collect()

@@ -76,6 +76,7 @@ pub fn participant_json(p: &ParticipantInfo) -> Value {
         "generation": p.generation,
         "pid": p.pid,
         "program": p.program,
+        "since_ms": p.since_ms,
         "alive": p.alive,
     })
 }
