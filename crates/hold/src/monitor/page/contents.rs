@@ -1,9 +1,9 @@
 //! The contents of the hold.
 
 use super::markup::Table;
-use super::numbers::{bytes, share, span};
 use crate::monitor::inventory::Inventory;
 use crate::report::mode;
+use crate::report::numbers::{bytes, share, span};
 use crate::target::is_own;
 use commonhold::channel::ChannelStat;
 use commonhold::log::LogStat;

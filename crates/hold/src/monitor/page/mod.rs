@@ -2,14 +2,12 @@
 //! parts that have changed.
 //!
 //! - [`markup`]: text in HTML, tables
-//! - [`numbers`]: numbers for people
 //! - [`chart`]: the last minutes
 //! - [`servers`]: file servers; [`contents`]: the contents of the hold
 
 mod chart;
 mod contents;
 mod markup;
-mod numbers;
 mod servers;
 
 use super::observer::Observer;

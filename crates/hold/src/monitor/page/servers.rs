@@ -2,12 +2,12 @@
 
 use super::chart::{Chart, Curve, Scale};
 use super::markup::{Table, escaped};
-use super::numbers::{byte_rate, bytes, maybe_time, power, rate, share, span};
 use crate::monitor::history::{RECENT, Sample};
 use crate::monitor::inventory::Inventory;
 use crate::monitor::observer::Live;
 use crate::monitor::workers::{Sum, errors, hit_rate};
 use crate::report::latency_buckets::{Buckets, Summary};
+use crate::report::numbers::{self, byte_rate, bytes, maybe_time, power, rate, share, span};
 use commonhold::map::SizeStat;
 use commonhold_files::store::caches;
 use commonhold_terminal::sizes::{count, things};
@@ -103,7 +103,7 @@ fn charts(live: &Live) -> String {
             curve("p50", "one", |sample| sample.p50_us.map(|us| us as f64)),
             curve("p99", "two", |sample| sample.p99_us.map(|us| us as f64)),
         ],
-        shown: |us| super::numbers::time(us as u64),
+        shown: |us| numbers::time(us as u64),
     };
     format!("<div class=\"pair\">\n{}{}</div>\n", requests.html(), latency.html())
 }
