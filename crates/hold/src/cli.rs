@@ -6,7 +6,7 @@ use crate::commands::replication::{journal, origin, promote, relay, replica, syn
 use crate::commands::{
     backup, batch, channel, check, clear, completions, del, doctor, drop, dump, get, incr, keys,
     list, list_values, load, log, man, monitor, nats, queue, random, repair, restore, scan, serve,
-    set, stat, ttl, upgrade, watch,
+    set, stat, top, ttl, upgrade, watch,
 };
 use crate::target::Directory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -42,6 +42,7 @@ Examples:
   hold origin shop prices --listen unix:./prices.sock
   hold replica unix:./prices.sock copy prices
   hold list shop
+  hold top shop                          # sizes, rates and processes, live
   hold check ./shop.hold
   hold demo
 
@@ -52,7 +53,7 @@ Exit codes:
   2    the command line is invalid
   3    the command failed; a message on standard error gives the reason
   130  stopped by Ctrl-C (demo, bench, crashtest), or by a signal before all requested messages
-       or changes had arrived, or before 'load' or 'replica --once' was complete
+       or changes had arrived, or before 'load', 'replica --once' or 'top --once' was complete
 
 Sizes are written like 4096, 64K or 1.5G (K = 1024 bytes), and times like 250ms, 90s or 1h30m.
 
@@ -138,6 +139,7 @@ impl Cli {
             Subcommand::Serve(args) => serve::run(args, directory, output),
             Subcommand::ServeImport(args) => serve::import::run(args, output),
             Subcommand::Monitor(args) => monitor::run(args, directory, output),
+            Subcommand::Top(args) => top::run(args, directory, output),
             Subcommand::Backup(args) => backup::run(args, directory, output),
             Subcommand::Restore(args) => restore::run(args, directory, output),
             Subcommand::Upgrade(args) => upgrade::run(args, directory, output),
@@ -304,6 +306,9 @@ pub enum Subcommand {
     /// Show a live view of a hold in a browser, and export metrics for Prometheus
     #[command(after_help = flowing(monitor::EXAMPLES))]
     Monitor(monitor::Args),
+    /// Show a live view of a hold in the terminal: sizes, rates, lags and processes
+    #[command(after_help = flowing(top::EXAMPLES))]
+    Top(top::Args),
     /// Write a consistent copy of all maps in a hold to a file or a pipe, even while they change
     #[command(after_help = flowing(backup::EXAMPLES))]
     Backup(backup::Args),

@@ -1,15 +1,12 @@
 //! The hold as a whole: stat, list, check, repair, backup, restore, drop.
 
+use crate::support::terminal::PseudoTerminal;
 use crate::support::{Run, TestDir, pairs_of};
 use commonhold::Hold;
 use commonhold::channel::ChannelOptions;
 use commonhold::log::LogOptions;
 use commonhold::queue::QueueOptions;
-use rustix::fs::{Mode, OFlags};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::json;
-use std::fs::File;
-use std::io::Write;
 use std::process::Stdio;
 
 /// A test directory with a hold `shop` that has a map `prices` of 1,000 pairs.
@@ -191,17 +188,11 @@ fn a_hold_in_use_is_dropped_by_force_only() {
 
 /// Runs `hold` with a terminal as standard input on which `typed` is typed.
 fn on_a_terminal(test_dir: &TestDir, args: &[&str], typed: &str) -> Run {
-    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pseudo-terminal");
-    grantpt(&terminal).expect("a terminal of ours");
-    unlockpt(&terminal).expect("an unlocked terminal");
-    let name = ptsname(&terminal, Vec::new()).expect("its name");
-    let input = rustix::fs::open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty());
+    let mut terminal = PseudoTerminal::open();
     let mut command = test_dir.command(args);
-    command.stdin(Stdio::from(input.expect("its other side")));
+    command.stdin(terminal.other_side());
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a start");
-    File::from(terminal.try_clone().expect("the terminal"))
-        .write_all(typed.as_bytes())
-        .expect("typing");
+    terminal.type_text(typed);
     Run::of(child.wait_with_output().expect("an end"))
 }
 

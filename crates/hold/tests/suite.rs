@@ -33,4 +33,5 @@ mod replication;
 mod runs;
 mod samples;
 mod serve;
+mod top;
 mod watch;

@@ -132,6 +132,7 @@ const COMMAND: Ranks = &[
     ("making", 30),
     ("report", 40),
     ("monitor", 50),
+    ("top", 55),
     ("commands", 60),
     ("cli", 70),
 ];

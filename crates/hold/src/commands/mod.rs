@@ -8,7 +8,8 @@
 //! - changes as they happen: [`watch`]
 //! - maps over the network: [`replication`], with `origin`, `replica`, `relay`, `verify`, `journal`,
 //!   `sync` and `wait`
-//! - files over the network: [`serve`]; a hold in the browser: [`monitor`]
+//! - files over the network: [`serve`]; a hold in the browser: [`monitor`], in the terminal:
+//!   [`top`]
 //! - the hold as a whole: [`stat`], [`check`], [`repair`], [`mod@drop`], [`list`], [`upgrade`]
 //! - around it: [`doctor`], [`completions`], [`man`]
 //! - code that several subcommands share: `shared`
@@ -43,6 +44,7 @@ pub mod serve;
 pub mod set;
 mod shared;
 pub mod stat;
+pub mod top;
 pub mod ttl;
 pub mod upgrade;
 pub mod watch;

@@ -23,9 +23,9 @@
 
 mod connection;
 pub mod history;
-mod inventory;
+pub mod inventory;
 mod metrics;
-mod observer;
+pub mod observer;
 mod page;
 mod responses;
 mod server;

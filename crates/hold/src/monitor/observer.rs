@@ -15,7 +15,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// How long an answer is reused.
 const FRESH: Duration = Duration::from_millis(900);
 /// Reading takes at most one part in this number of the time.
-const SHARE: u32 = 20;
+pub const SHARE: u32 = 20;
 
 /// See the module.
 pub struct Observer {

@@ -149,7 +149,7 @@ fn followers(replicas: &[Value]) -> Table {
 }
 
 /// The other end, its name and the prefix of its keys if it has them.
-fn peer(replica: &Value) -> String {
+pub fn peer(replica: &Value) -> String {
     let peer = match word(replica, "name") {
         "-" | "" => word(replica, "peer").to_owned(),
         name => format!("{name} ({})", word(replica, "peer")),
@@ -283,7 +283,8 @@ fn span(milliseconds: u64) -> String {
     humantime::format_duration(Duration::from_millis(milliseconds)).to_string()
 }
 
-fn state(replica: &Value) -> &'static str {
+/// Whether a replica follows its origin.
+pub fn state(replica: &Value) -> &'static str {
     match (replica["connected"].as_bool(), replica["ready"].as_bool()) {
         _ if replica["ended"].as_bool() == Some(true) => "does not follow",
         (Some(true), Some(true)) => "follows",
@@ -311,11 +312,13 @@ fn seconds(ms: u64) -> String {
     humantime::format_duration(Duration::from_secs(ms / 1000)).to_string()
 }
 
-fn number(of: &Value, name: &str) -> u64 {
+/// A number of a report; 0 if it is missing.
+pub fn number(of: &Value, name: &str) -> u64 {
     of[name].as_u64().unwrap_or_default()
 }
 
-fn word<'a>(of: &'a Value, name: &str) -> &'a str {
+/// A word of a report; a dash if it is missing.
+pub fn word<'a>(of: &'a Value, name: &str) -> &'a str {
     of[name].as_str().unwrap_or("-")
 }
 

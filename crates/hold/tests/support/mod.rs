@@ -8,6 +8,7 @@
 pub mod background;
 pub mod browser;
 pub mod file_server;
+pub mod terminal;
 
 use commonhold::Hold;
 use commonhold::map::{Map, MapOptions};

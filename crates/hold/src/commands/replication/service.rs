@@ -68,12 +68,19 @@ impl Service {
         }
     }
 
+    /// Whether a signal has come, or comes within `time`.
+    pub fn is_over_within(&self, time: Duration) -> bool {
+        self.interrupt.wait(time)
+    }
+
     /// Whether a signal has come.
     pub fn is_over(&self) -> bool {
         self.interrupt.came()
     }
 
-    fn ensure_hold(&self) -> Result<()> {
+    /// # Errors
+    /// If the hold was deleted or replaced.
+    pub fn ensure_hold(&self) -> Result<()> {
         match identity(&self.path) == self.identity {
             true => Ok(()),
             false => Err(Failure::failed(format!(
