@@ -18,6 +18,9 @@ use std::time::{Duration, Instant};
 
 /// The shortest interval.
 const LEAST: Duration = Duration::from_millis(100);
+/// The time to restore the terminal after a signal. A terminal that is gone, or that nobody reads,
+/// would keep the process running.
+const GRACE: Duration = Duration::from_secs(2);
 
 /// Examples of `hold top`.
 pub const EXAMPLES: &str = "\
@@ -88,7 +91,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     }
     let name = args.hold.clone().map_or_else(|| only_hold(directory), Ok)?;
     let hold = directory.open_to_read(&name)?;
-    let service = Service::begin(&hold)?;
+    let service = Service::begin_strictly(&hold, GRACE)?;
     let watch = Watch::new(hold, args.all);
     match args.once {
         true => once(watch, &service, args.interval, &output),

@@ -27,9 +27,18 @@ pub struct Service {
 impl Service {
     /// Begins to watch for signals, and to watch the hold's file.
     pub fn begin(hold: &Hold) -> Result<Service> {
+        Service::watching(hold, Interrupt::watch())
+    }
+
+    /// The same; `grace` after a signal the process ends, even if it is blocked.
+    pub fn begin_strictly(hold: &Hold, grace: Duration) -> Result<Service> {
+        Service::watching(hold, Interrupt::watch_strictly(grace))
+    }
+
+    fn watching(hold: &Hold, interrupt: std::io::Result<Interrupt>) -> Result<Service> {
         let path = hold.path().to_owned();
         let identity = identity(&path);
-        Ok(Service { interrupt: Interrupt::watch().map_err(Failure::failed)?, path, identity })
+        Ok(Service { interrupt: interrupt.map_err(Failure::failed)?, path, identity })
     }
 
     /// Runs until a signal comes.
