@@ -22,7 +22,8 @@ pub struct PseudoTerminal {
 
 impl PseudoTerminal {
     pub fn open() -> PseudoTerminal {
-        let side = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pseudo-terminal");
+        let side = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)
+            .expect("a pseudo-terminal");
         grantpt(&side).expect("a terminal of ours");
         unlockpt(&side).expect("an unlocked terminal");
         let name = ptsname(&side, Vec::new()).expect("its name");
