@@ -1,9 +1,11 @@
 //! What a channel does when something is wrong around it: forks, a hold that is full of nonsense, nobody who sends.
 
 use crate::support::Dice;
-use crate::support::process::{Board, Child, Watchdog, until};
+use crate::support::process::{
+    Board, Child, End, Watchdog, end_here, fork_here, until, wait_for_clone,
+};
 use crate::support::test_dir::TestDir;
-use commonhold::channel::{ChannelOptions, Join, Policy, Wait};
+use commonhold::channel::{ChannelOptions, Join, Policy, Producer, Wait};
 use commonhold::{ErrorKind, Hold};
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -337,6 +339,44 @@ fn an_endpoint_that_joins_while_the_last_one_leaves_keeps_its_participant() {
         drop(joined.lock().unwrap().take());
         assert_eq!(hold.participants().unwrap().len(), 1);
         drop(hold.channels().open("it").unwrap().producer().unwrap());
+    })
+    .finish();
+}
+
+/// A child that was forked in the middle of receiving does not move its parent's cursor.
+#[test]
+fn a_child_of_a_callback_publishes_nothing() {
+    let test_dir = TestDir::memory();
+    let path = test_dir.path("it.hold");
+    Child::run("parent", || {
+        let hold = Hold::create(&path).unwrap();
+        let channel = hold.channels().create("it", options()).unwrap();
+        let mut producer = channel.producer().unwrap();
+        let mut consumer = channel.consumer(Join::Now, Policy::Lossless).unwrap();
+        let (board, mut buffer) = (Board::new(1), Vec::new());
+        producer.send(b"first").unwrap();
+        let mut child = 0;
+        let received = consumer.recv_many(1, |_, _| {
+            child = fork_here();
+            if child == 0 {
+                until("the parent has received more", || board.get(0) == 1);
+            }
+        });
+        if child == 0 {
+            end_here(received.is_ok_and(|count| count == 1));
+        }
+        let send = |producer: &mut Producer| {
+            // Without room, the cursor was moved back.
+            producer.send_timeout(&[1; 40], Duration::from_secs(30)).unwrap().expect("room")
+        };
+        for _ in 0..2 * RING / 64 {
+            send(&mut producer);
+            consumer.recv(&mut buffer).unwrap();
+        }
+        assert_eq!(consumer.try_recv(&mut buffer).unwrap(), None);
+        board.put(0, 1);
+        assert_eq!(wait_for_clone(child), End::Well);
+        (0..RING / 64 / 2).for_each(|_| _ = send(&mut producer));
     })
     .finish();
 }

@@ -452,3 +452,88 @@ fn a_relative_path_stays_where_it_was_opened() {
     })
     .finish();
 }
+
+/// After a failed round, an operator moves the file to a larger disk: its identity is another one.
+/// Nothing that was collected before is removed.
+#[test]
+fn a_file_that_was_replaced_after_a_failed_round_keeps_its_lines() {
+    for keep in [0, 2] {
+        let test_dir = TestDir::memory();
+        let (path, out) = (test_dir.path("it.hold"), test_dir.path("it.log"));
+        let copy = test_dir.path("copy");
+        Child::run("collector", || {
+            let (_, log) = filled(&path);
+            let open = || RotatedFile::open(&out, 1 << 20, keep).unwrap();
+            let collector = || log.collector().unwrap().format(plain);
+            collector().finish_to_file(&mut open()).unwrap();
+            assert_eq!(log.write(LogLevel::Info, "one more").unwrap(), Written::Accepted);
+            commonhold::steps::arm_fault("rotate.write:ENOSPC:once").unwrap();
+            let failed = collector().finish_to_file(&mut open());
+            refused(failed, ErrorKind::Full, "collecting log 'it'");
+            std::fs::copy(&out, &copy).unwrap();
+            std::fs::rename(&copy, &out).unwrap();
+            collector().finish_to_file(&mut open()).unwrap();
+            let text = std::fs::read_to_string(&out).unwrap();
+            let collected = text.strip_suffix("one more\n").expect("the last line, once");
+            is_complete(collected.as_bytes());
+        })
+        .finish();
+    }
+}
+
+/// A round that fails after it has put the file away is taken back from what is left of it, and
+/// nothing stays under the other name.
+#[test]
+fn a_failed_round_that_has_rotated_is_taken_back() {
+    for fails_at in 2..=3 {
+        let test_dir = TestDir::memory();
+        let (path, out) = (test_dir.path("it.hold"), test_dir.path("it.log"));
+        Child::run(format!("collector, failing at {fails_at}"), || {
+            let (_, log) = filled(&path);
+            let mut file = RotatedFile::open(&out, 1000, 0).unwrap();
+            let mut collector = log.collector().unwrap().format(plain);
+            let fault = format!("rotate.write:ENOSPC:once:{fails_at}");
+            commonhold::steps::arm_fault(&fault).unwrap();
+            refused(collector.finish_to_file(&mut file), ErrorKind::Full, "collecting");
+            collector.finish_to_file(&mut file).unwrap();
+            let text = std::fs::read_to_string(&out).unwrap();
+            let numbers: Vec<usize> = text.lines().map(|line| line[5..].parse().unwrap()).collect();
+            assert!(numbers.iter().copied().eq(LINES - numbers.len()..LINES), "{numbers:?}");
+            assert!(!test_dir.path("it.log.0").exists());
+        })
+        .finish();
+    }
+}
+
+/// One of two files was put away and could not be begun again. The other one has collected since.
+#[test]
+fn a_file_that_was_put_away_goes_on_behind_another_collector() {
+    let test_dir = TestDir::memory();
+    let (path, out) = (test_dir.path("it.hold"), test_dir.path("it.log"));
+    Child::run("collectors", || {
+        let hold = Hold::create(&path).unwrap();
+        let log = hold.logs().create("it", LogOptions::new()).unwrap();
+        let write = |line: &str| {
+            assert_eq!(log.write(LogLevel::Info, line).unwrap(), Written::Accepted);
+        };
+        let collect = |file: &mut RotatedFile| {
+            log.collector().unwrap().format(plain).finish_to_file(file).map(drop)
+        };
+        let open = || RotatedFile::open(&out, 14, 2).unwrap();
+        let (mut first, mut second) = (open(), open());
+        write("line 1");
+        collect(&mut first).unwrap();
+        write("line two");
+        commonhold::steps::arm_fault("rotate.open:EMFILE:once").unwrap();
+        refused(collect(&mut first), ErrorKind::Io, "many open files");
+        collect(&mut second).unwrap();
+        write("3");
+        commonhold::steps::arm_fault("rotate.write:ENOSPC:once").unwrap();
+        refused(collect(&mut first), ErrorKind::Full, "collecting");
+        collect(&mut first).unwrap();
+        assert_eq!(std::fs::read_to_string(&out).unwrap(), "line two\n3\n");
+        let older = std::fs::read_to_string(test_dir.path("it.log.1")).unwrap();
+        assert_eq!(older, "line 1\n");
+    })
+    .finish();
+}

@@ -467,10 +467,14 @@ impl Consumer {
 
     /// Publishes the cursor to the producer.
     fn publish(&mut self) {
-        let Some((_, line)) = &self.slot else {
+        let Some((slot, line)) = &self.slot else {
             self.published = self.at.position;
             return;
         };
+        // A callback may have forked: the line is the parent's.
+        if slot.is_inherited() {
+            return;
+        }
         step!("channel.publishing");
         join::publish(self.bound.line(*line), self.at);
         self.published = self.at.position;

@@ -5,7 +5,7 @@
 //! word outlives its generation.
 
 use crate::channel::bound::{head, line};
-use crate::channel::layout::Word;
+use crate::channel::layout::{LINES, Word};
 use crate::memory::block::Block;
 use crate::sync::owner::Owner;
 use crate::sync::space::Space;
@@ -23,7 +23,8 @@ pub(crate) fn give_back(space: &Space, block: &Block, owner: Owner) {
         own && word.compare_exchange(seen, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     };
     free(&head.producer);
-    let left = (0..head.lines_used()).filter(|number| free(&line(space, block, *number).word));
+    // All of them: a line is claimed before it counts as used.
+    let left = (0..LINES).filter(|number| free(&line(space, block, *number).word));
     if left.count() > 0 {
         head.room.wake_all();
     }

@@ -300,6 +300,7 @@ impl Collector {
         step!("collect.written");
         self.mark()?;
         self.left_at = LeftAt::End;
+        out.is_marked();
         round.more |= self.text.len() >= ROUND_BYTES;
         Ok(round)
     }
@@ -318,14 +319,17 @@ impl Collector {
 
     /// Writes the round's text out; the inner error is the output's.
     fn write_out(&mut self, out: &mut impl Target) -> Result<io::Result<()>> {
+        {
+            let lane = self.log.inner.attachment()?.enter()?;
+            self.ensure_own(&lane)?;
+        }
         let place = match out.place(self.left) {
             Ok(place) => place,
             Err(error) => return Ok(Err(error)),
         };
         self.left = None;
         if let Some(place) = place {
-            let lane = self.log.inner.attachment()?.enter()?;
-            self.ensure_own(&lane)?;
+            let _lane = self.log.inner.attachment()?.enter()?;
             rounds::begin(self.log.inner.header(), place);
         }
         let written = out.put(&self.text);
@@ -405,6 +409,8 @@ trait Target {
     fn place(&mut self, left: Option<Place>) -> io::Result<Option<Place>>;
     /// Writes all of it.
     fn put(&mut self, text: &[u8]) -> io::Result<()>;
+    /// Nothing that was written will be taken back.
+    fn is_marked(&mut self);
 }
 
 /// Any writer: it cannot take text back.
@@ -419,6 +425,8 @@ impl<W: Write> Target for Stream<'_, W> {
         self.0.write_all(text)?;
         self.0.flush()
     }
+
+    fn is_marked(&mut self) {}
 }
 
 impl Target for RotatedFile {
@@ -426,13 +434,17 @@ impl Target for RotatedFile {
         if let Some(left) = left {
             self.take_back(left)?;
         }
-        self.follow_path()?;
-        RotatedFile::place(self).map(Some)
+        self.begin_round().map(Some)
     }
 
     fn put(&mut self, text: &[u8]) -> io::Result<()> {
         self.write_all(text)?;
         self.flush()
+    }
+
+    fn is_marked(&mut self) {
+        // After an error, the next round tries again.
+        let _ = self.end_round();
     }
 }
 
@@ -440,8 +452,7 @@ impl Drop for Collector {
     fn drop(&mut self) {
         let Ok(attachment) = self.log.inner.attachment() else { return };
         let Some(lane) = attachment.enter_to_leave() else {
-            let arena = &attachment.arena;
-            if !arena.is_closed() && arena.current_owner() == Some(self.endpoint.owner) {
+            if attachment.arena.current_owner() == Some(self.endpoint.owner) {
                 // The word stays. Its recovery begins with the participants that are attached.
                 attachment.stay();
             }

@@ -9,6 +9,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+/// The number of missing older files in a row after which there are no more.
+const MOST_MISSING: u32 = 16;
+
 /// A file of limited size for the text of a log. When there is no more room for a line, `path`
 /// becomes `path.1`, the previous `path.1` becomes `path.2`, and so on, and a new `path` begins.
 /// Lines are never split, and are lost only with the oldest file.
@@ -35,6 +38,8 @@ pub struct RotatedFile {
     /// The open file was removed or renamed, and the next one could not be created yet: nothing
     /// more is written to it.
     is_put_away: bool,
+    /// The text that is written now may be taken back.
+    is_in_round: bool,
 }
 
 /// A place in a file.
@@ -75,16 +80,27 @@ impl RotatedFile {
         let path = std::path::absolute(path).map_err(failed)?;
         let opened = append(&path).and_then(|file| Ok((file.metadata()?.len(), file)));
         let (bytes, file) = opened.map_err(failed)?;
-        Ok(RotatedFile { path, file, bytes, max_bytes, keep, is_put_away: false })
+        Ok(RotatedFile {
+            path,
+            file,
+            bytes,
+            max_bytes,
+            keep,
+            is_put_away: false,
+            is_in_round: false,
+        })
     }
 
-    /// The place where the next text will be written.
+    /// Begins a round: the place where its text will be.
     ///
     /// # Errors
     /// Those of asking for the file's length.
-    pub(crate) fn place(&self) -> io::Result<Place> {
+    pub(crate) fn begin_round(&mut self) -> io::Result<Place> {
+        self.end_round()?;
+        self.follow_path()?;
         fault!("rotate.place")?;
         let now = self.file.metadata()?;
+        self.is_in_round = true;
         Ok(Place { dev: now.dev(), ino: now.ino(), bytes: now.len(), path: self.path_hash() })
     }
 
@@ -97,23 +113,17 @@ impl RotatedFile {
     ///
     /// # Errors
     /// Those of looking at the files and of opening.
-    pub(crate) fn follow_path(&mut self) -> io::Result<()> {
-        if self.is_put_away {
-            return Ok(());
-        }
-        let open = self.file.metadata()?;
-        match identity(&self.path)? == Some((open.dev(), open.ino())) {
-            true => self.bytes = open.len(),
-            false => {
-                self.file = append(&self.path)?;
-                self.bytes = self.file.metadata()?.len();
-            }
+    fn follow_path(&mut self) -> io::Result<()> {
+        let (open, there) = (self.file.metadata()?, identity(&self.path)?);
+        if there == Some((open.dev(), open.ino())) {
+            self.bytes = open.len();
+        } else if there.is_some() || !self.is_put_away {
+            self.begin_again()?;
         }
         Ok(())
     }
 
-    /// Removes what was written after a place, if that is one in these files. If no older files are
-    /// kept, this file follows a file that is gone.
+    /// Removes what was written after a place, if that is one in these files.
     ///
     /// # Errors
     /// Those of looking for the place and of shortening files. Then nothing may be written: the
@@ -122,17 +132,16 @@ impl RotatedFile {
         if place.path != self.path_hash() {
             return Ok(());
         }
-        let (emptied, cut) = match self.age_of(place)? {
-            Some(age) => (age, Some(age)),
-            None if self.keep == 0 => (1, None),
-            None => (0, None),
-        };
+        // If it is gone, nothing shows which text came later. But if a round rotates more than
+        // once without older files, its first one is gone, and the file has its text alone.
+        let age = self.age_of(place)?;
+        let was_replaced = age.is_none() && self.keep == 0 && identity(&self.aged(1))?.is_some();
         // The oldest last: after a kill in between, the next collector still finds the place.
-        for age in 0..emptied {
+        for age in 0..age.unwrap_or(was_replaced.into()) {
             shorten(&self.aged(age), 0)?;
             step!("collect.emptied");
         }
-        if let Some(age) = cut {
+        if let Some(age) = age {
             shorten(&self.aged(age), place.bytes)?;
         }
         step!("collect.truncated");
@@ -142,19 +151,39 @@ impl RotatedFile {
 
     /// How many rotations old the file with the place is; `None` if it is gone.
     fn age_of(&self, place: Place) -> io::Result<Option<u32>> {
-        for age in 0..=self.keep {
-            if identity(&self.aged(age))? == Some((place.dev, place.ino)) {
-                return Ok(Some(age));
+        let mut missing = 0;
+        for age in 0..=self.keep.max(1) {
+            match identity(&self.aged(age))? {
+                Some(found) if found == (place.dev, place.ino) => return Ok(Some(age)),
+                Some(_) => missing = 0,
+                None if missing == MOST_MISSING => break,
+                None => missing += 1,
             }
         }
         Ok(None)
     }
 
-    /// The file that is `age` rotations old.
+    /// The last round is marked, or was taken back. If no older files are kept, removes the one
+    /// that this round has put away.
+    ///
+    /// # Errors
+    /// Those of removing files.
+    pub(crate) fn end_round(&mut self) -> io::Result<()> {
+        if self.keep == 0 {
+            remove(&self.aged(1))?;
+        }
+        self.is_in_round = false;
+        Ok(())
+    }
+
+    /// The file that is `age` rotations old. If no older ones are kept, the one before has a name
+    /// of its own, for the rest of the round that rotates.
     fn aged(&self, age: u32) -> PathBuf {
         let mut name = self.path.clone().into_os_string();
-        if age > 0 {
-            name.push(format!(".{age}"));
+        match age {
+            0 => {}
+            1 if self.keep == 0 => name.push(".0"),
+            age => name.push(format!(".{age}")),
         }
         name.into()
     }
@@ -165,21 +194,26 @@ impl RotatedFile {
             self.put_away()?;
             self.is_put_away = true;
         }
-        self.file = append(&self.path)?;
-        (self.bytes, self.is_put_away) = (0, false);
+        self.begin_again()
+    }
+
+    /// Opens the path again.
+    fn begin_again(&mut self) -> io::Result<()> {
+        let file = append(&self.path)?;
+        self.bytes = file.metadata()?.len();
+        (self.file, self.is_put_away) = (file, false);
         Ok(())
     }
 
     /// The oldest first: after a kill or an error in between, a number is missing and nothing else.
     /// The next attempt moves only the files before that number.
     fn put_away(&self) -> io::Result<()> {
-        if self.keep == 0 {
-            // A new file: its identity shows whether a round began in it.
-            let removed = fault!("rotate.remove");
-            return unless_gone(removed.and_then(|()| std::fs::remove_file(&self.path)));
+        if self.keep == 0 && !self.is_in_round {
+            return remove(&self.path);
         }
+        let most = self.keep.max(1);
         let missing = |age: &u32| is_missing(&self.aged(*age));
-        let free = (1..self.keep).find(missing).unwrap_or(self.keep);
+        let free = (1..most).find(missing).unwrap_or(most);
         for age in (0..free).rev() {
             let from = self.aged(age);
             let renamed =
@@ -208,9 +242,9 @@ fn is_missing(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
-/// Ignores a file that somebody else has removed.
-fn unless_gone(result: io::Result<()>) -> io::Result<()> {
-    match result {
+/// Removes a file, unless it is gone already.
+fn remove(path: &Path) -> io::Result<()> {
+    match fault!("rotate.remove").and_then(|()| std::fs::remove_file(path)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }

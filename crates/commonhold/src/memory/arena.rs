@@ -165,6 +165,17 @@ impl Arena {
         if self.is_closed() { Err(self.closed_error()) } else { Ok(()) }
     }
 
+    /// The same if no endpoint keeps the lanes.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub(crate) fn ensure_lanes(&self) -> Result<()> {
+        match self.is_closed() && self.has_no_endpoint() {
+            true => Err(self.closed_error()),
+            false => Ok(()),
+        }
+    }
+
     #[cold]
     pub(crate) fn closed_error(&self) -> Error {
         let path = self.space.file().path().display();
@@ -224,7 +235,7 @@ impl Arena {
     /// closed, this works as long as the participant has endpoints.
     pub(crate) fn enter_block_briefly(&self, id: u32, later: bool) -> Option<LaneGuard<'_>> {
         let participant = self.participant().filter(|p| !p.registration.inherited())?;
-        if (self.is_closed() && self.has_no_endpoint()) || !lane::begin_operation() {
+        if self.ensure_lanes().is_err() || !lane::begin_operation() {
             return None;
         }
         let own = self.lock_timeout().filter(|_| later);

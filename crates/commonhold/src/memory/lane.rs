@@ -396,7 +396,7 @@ fn find_free(
         if let Some(number) = numbers.find(|number| participant.lanes[*number].try_enter(at)) {
             return Ok(number);
         }
-        arena.ensure_open()?;
+        arena.ensure_lanes()?;
         if round < ROUNDS {
             std::thread::yield_now();
             continue;

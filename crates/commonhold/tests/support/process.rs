@@ -405,7 +405,26 @@ pub fn bare_clone(body: impl FnOnce()) -> i32 {
     }
 }
 
-/// Waits for a process made by [`bare_clone`].
+/// Forks in the middle of a call, and returns in both processes: the child's id, and 0 in the child,
+/// which ends by [`end_here`].
+pub fn fork_here() -> i32 {
+    keep_panic_texts();
+    let _guard = FORKING.lock().unwrap_or_else(|e| e.into_inner());
+    // SAFETY: for callers that are the only thread of their process (a [`Child`]), so no lock is
+    // held by a thread that is not copied.
+    match unsafe { libc::fork() } {
+        -1 => panic!("fork: {}", std::io::Error::last_os_error()),
+        pid => pid,
+    }
+}
+
+/// Ends the child of [`fork_here`], well or not.
+pub fn end_here(well: bool) -> ! {
+    // SAFETY: ends this process without the handlers that it has from its parent.
+    unsafe { libc::_exit(i32::from(!well)) }
+}
+
+/// Waits for a process made by [`bare_clone`] or [`fork_here`].
 pub fn wait_for_clone(pid: i32) -> End {
     let text = std::fs::File::open("/dev/null").expect("/dev/null");
     let mut child = Child { name: "clone".into(), pid: Pid::from_raw(pid), text, ended: None };
