@@ -1,11 +1,13 @@
 //! Backups through streams, and what their contents are found to be: whole, cut off anywhere, and with any
 //! byte changed.
 
+use crate::support::process::Child;
 use crate::support::test_dir::TestDir;
 use commonhold::hold::{backup_contents, backup_contents_from, restore_from};
 use commonhold::map::{CacheOptions, MapOptions};
-use commonhold::{ErrorKind, Hold};
+use commonhold::{ErrorKind, Hold, steps};
 use std::io::{self, Read, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// A hold with two maps and a cache, and its backup as a stream.
@@ -201,4 +203,88 @@ impl Read for Broken {
     fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
         Err(io::Error::from_raw_os_error(5))
     }
+}
+
+/// The reader of a stream is so slow that all segments change between two of its reads. Only the
+/// first pass waits for it: the later ones are short, so that writers do not wait.
+#[test]
+fn a_slow_reader_is_waited_for_in_one_pass() {
+    struct Slow<'a> {
+        map: &'a commonhold::map::Map,
+        received: &'static AtomicU64,
+        round: u32,
+    }
+    impl Write for Slow<'_> {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.round += 1;
+            for id in (0..20_000u32).step_by(40) {
+                self.map.set(id.to_le_bytes(), [self.round.to_le_bytes(); 25].concat()).unwrap();
+            }
+            self.received.fetch_add(bytes.len() as u64, Ordering::SeqCst);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    static RECEIVED: AtomicU64 = AtomicU64::new(0);
+    static BEFORE_FREEZE: AtomicU64 = AtomicU64::new(0);
+    let test_dir = TestDir::memory();
+    Child::run("a backup to a slow reader", || {
+        let hold = Hold::create(test_dir.path("it.hold")).unwrap();
+        let map = hold.maps().create("pairs", MapOptions::general()).unwrap();
+        (0..20_000u32).for_each(|id| _ = map.set(id.to_le_bytes(), [0; 100]).unwrap());
+        let whole = hold.backup_to(io::sink()).unwrap().bytes;
+        steps::observe(|step| {
+            if step == "freeze.closed" {
+                BEFORE_FREEZE.store(RECEIVED.load(Ordering::SeqCst), Ordering::SeqCst);
+            }
+        });
+        let slow = Slow { map: &map, received: &RECEIVED, round: 0 };
+        let report = hold.backup_to(slow).unwrap();
+        assert_eq!((report.pairs, report.bytes), (20_000, RECEIVED.load(Ordering::SeqCst)));
+        let before = BEFORE_FREEZE.load(Ordering::SeqCst);
+        assert!(before > 0 && before <= whole, "{before} bytes of {whole} before the freeze");
+    })
+    .finish();
+}
+
+/// The length of a frame is damaged, and the stream does not end: nothing of it is kept in memory.
+#[test]
+fn a_damaged_length_is_not_read() {
+    let test_dir = TestDir::memory();
+    let (_hold, mut stream) = filled(&test_dir, 2);
+    // The first frame is that of the hold: its kind, then the length.
+    stream[16 + 1 + 5] = 1;
+    Child::run("reads", || {
+        let endless = stream.chain(io::repeat(7).take(1 << 30));
+        let before = peak_bytes();
+        let contents = backup_contents_from(endless).unwrap();
+        assert!(contents.damage[0].contains("damaged from byte 16 on"), "{contents:?}");
+        let more = peak_bytes() - before;
+        assert!(more < 100 << 20, "{more} bytes");
+    })
+    .finish();
+}
+
+/// The most memory of its own that the process has had.
+fn peak_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim_end_matches("kB").trim().parse::<u64>().unwrap() << 10
+}
+
+/// Beyond the limit of a process's files, writing would raise a signal.
+#[test]
+fn a_stream_longer_than_files_may_be_is_an_error() {
+    let test_dir = TestDir::memory();
+    let (_hold, stream) = filled(&test_dir, 3_000);
+    Child::run("restores with a limit", || {
+        let limit = nix::sys::resource::Resource::RLIMIT_FSIZE;
+        nix::sys::resource::setrlimit(limit, 1 << 16, 1 << 16).unwrap();
+        let error = restore_from(&stream[..], test_dir.path("copy.hold")).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Full, "{error}");
+        assert!(error.to_string().contains("ulimit -f"), "{error}");
+    })
+    .finish();
 }

@@ -176,8 +176,15 @@ fn works_again(
 }
 
 /// Passed by one that recovers; once in the life of a process; by the successor of one that failed.
-const ELSEWHERE: [&str; 6] =
-    ["recover.begin", "os.atfork", "os.boot-id", "rotate.stat", "rotate.shorten", "backup.rename"];
+const ELSEWHERE: [&str; 7] = [
+    "recover.begin",
+    "os.atfork",
+    "os.boot-id",
+    "rotate.stat",
+    "rotate.shorten",
+    "backup.stat",
+    "backup.rename",
+];
 
 /// Each error of a fault that is passed only after another one.
 fn after_another() -> impl Iterator<Item = Case> {

@@ -2,12 +2,14 @@
 //! the first or the second name.
 
 use crate::support::process::{Child, End};
+use crate::support::standstill::{go_on, stopped};
 use crate::support::test_dir::TestDir;
 use commonhold::hold::backup_contents;
 use commonhold::map::MapOptions;
 use commonhold::{ErrorKind, Hold, steps};
 use nix::sys::signal::Signal;
 use std::path::Path;
+use std::time::Duration;
 
 const KEEP: u32 = 4;
 
@@ -98,6 +100,9 @@ fn an_error_leaves_the_earlier_backups() {
         ("backup.write:ENOSPC:once", named(&[4, 3, 2, 1])),
         ("backup.sync:EIO:once", named(&[4, 3, 2, 1])),
         ("backup.rename:EIO:once", named(&[4, 3, 2, 1])),
+        // The first look, and the third one of the renaming.
+        ("backup.stat:EIO:once", named(&[4, 3, 2, 1])),
+        ("backup.stat:EIO:once:11", named(&[4, 3, 2, 1])),
         ("draft.link:ENOSPC:once", {
             let moved = named(&[0, 4, 3, 2]);
             moved[1..].to_vec()
@@ -139,4 +144,20 @@ fn a_file_that_is_not_a_backup_is_not_rotated() {
     let error = hold.backup_rotated(test_dir.path("it.hold"), KEEP).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Exists, "{error}");
     assert!(hold.check().unwrap().ok);
+}
+
+/// A process that is stopped between two renames keeps others from rotating, for as long as a call
+/// waits.
+#[test]
+fn a_stopped_rotation_delays_the_next_for_its_timeout() {
+    let test_dir = TestDir::memory();
+    (1..=2).for_each(|pairs| rotate(&test_dir, pairs));
+    let still = stopped("backup.moved", || rotate(&test_dir, 3));
+    let timeout = Duration::from_millis(50);
+    let hold = Hold::options().lock_timeout(timeout).open(test_dir.path("it.hold")).unwrap();
+    let rotated = hold.backup_rotated(test_dir.path("backup"), KEEP);
+    assert_eq!(rotated.unwrap_err().kind(), ErrorKind::TimedOut);
+    assert_eq!(found(test_dir.dir())[0].1, 2, "the newest complete backup is there");
+    go_on(still);
+    assert_eq!(found(test_dir.dir()), named(&[3, 2, 1]));
 }

@@ -4,6 +4,10 @@
 //! blocks no writer. The next passes write those that changed meanwhile. The last pass keeps
 //! writers out and writes the few that changed since. An image replaces everything before it in its
 //! hash range, so the file as a whole is the state at the freeze.
+//!
+//! The reader of a stream may be slow, or stopped. Only the first pass goes to it directly. The
+//! frames of the others are held back until writers may continue: each of these passes is short,
+//! however long the first one took.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::draft_hold;
@@ -31,7 +35,7 @@ use std::sync::atomic::Ordering;
 
 /// The number of passes that do not keep writers out.
 const PASSES: u32 = 3;
-/// The most bytes of the last pass in memory.
+/// The most bytes of frames that are held back in memory.
 const MOST_HELD: usize = 64 << 20;
 
 /// The result of [`Hold::backup`].
@@ -63,8 +67,9 @@ struct Backup<'a, W: Write> {
     ahead: u64,
     /// The written state of each map, by the map's id and incarnation.
     maps: HashMap<(u32, u64), Written>,
-    /// The frames of the last pass, which are written when writers may continue.
+    /// Frames that are written when writers may continue.
     held: Held,
+    holds_back: bool,
 }
 
 /// Where a backup goes.
@@ -170,6 +175,7 @@ fn write<W: Write>(hold: &Hold, out: W, target: Target<'_>) -> Result<(W, Backup
         ahead: hold_clock::ahead(hold.space()),
         maps: HashMap::new(),
         held: Held::default(),
+        holds_back: false,
     };
     let report = backup.run()?;
     let flushed = backup.out.flush();
@@ -193,6 +199,7 @@ impl<W: Write> Backup<'_, W> {
             if changed < 64 {
                 break;
             }
+            self.holds_back = matches!(self.target, Target::Stream);
         }
         let frozen = freeze::freeze(self.hold.arena())?;
         let begun = clock::monotonic_ns();
@@ -225,6 +232,15 @@ impl<W: Write> Backup<'_, W> {
             check_size_limit(path, self.bytes).map_err(failed)?;
         }
         fault!("backup.write").and_then(|()| self.out.write_all(bytes)).map_err(failed)
+    }
+
+    /// Writes frames, or holds them back.
+    fn put(&mut self, frames: &[u8]) -> Result<()> {
+        if !self.holds_back {
+            return self.write(frames);
+        }
+        self.held.memory.extend_from_slice(frames);
+        self.held.limit(MOST_HELD)
     }
 
     fn write_held(&mut self) -> Result<()> {
@@ -270,13 +286,13 @@ impl<W: Write> Backup<'_, W> {
         let (mut cursor, mut changed, mut pairs) = (Cursor::START, 0, Vec::new());
         let mut frame = Vec::new();
         self.announce(bound, &mut frame);
-        self.write(&frame)?;
+        self.put(&frame)?;
         while !cursor.is_end() {
             let (stamp, next) = image::read(self.hold.space(), bound, cursor, false, &mut pairs)?;
             if let Some(stamp) = stamp {
                 let mut frame = Vec::new();
                 if self.note(bound, stamp, &pairs, &mut frame) {
-                    self.write(&frame)?;
+                    self.put(&frame)?;
                     changed += 1;
                 }
             }

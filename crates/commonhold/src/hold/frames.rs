@@ -42,6 +42,18 @@ pub(crate) enum Frame {
     },
 }
 
+const KINDS: &[u8] = b"HMSDE";
+
+/// The most bytes of a frame's contents. A longer one is damaged, and is not read: an image alone
+/// may have any length.
+fn most_bytes(kind: u8) -> u64 {
+    match kind {
+        b'S' => u64::MAX,
+        b'M' => 1 << 10,
+        _ => 64,
+    }
+}
+
 fn put(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&value.to_le_bytes());
 }
@@ -147,7 +159,7 @@ impl RawFrame {
 
     /// Whether there is such a kind of frame.
     pub(crate) fn has_kind(&self) -> bool {
-        b"HMSDE".contains(&self.kind)
+        KINDS.contains(&self.kind)
     }
 }
 
@@ -194,7 +206,14 @@ impl<R: Read> Reader<R> {
         if !self.fill(&mut bytes, 9)? {
             return Ok(None);
         }
+        let kind = bytes[0];
+        if !KINDS.contains(&kind) {
+            return Ok(Some(RawFrame { at, kind, payload: Vec::new(), is_sound: false }));
+        }
         let len = u64::from_le_bytes(bytes[1..9].try_into().unwrap_or_default());
+        if len > most_bytes(kind) {
+            return Ok(None);
+        }
         let Some(rest) = len.checked_add(8).filter(|rest| *rest <= self.left) else {
             return Ok(None);
         };
@@ -204,7 +223,7 @@ impl<R: Read> Reader<R> {
         let (body, sum) = bytes.split_at(bytes.len() - 8);
         let sum = u64::from_le_bytes(sum.try_into().unwrap_or_default());
         let is_sound = sum == rapidhash_v3_seeded(body, &DEFAULT_RAPID_SECRETS);
-        let (kind, end) = (bytes[0], bytes.len() - 8);
+        let end = bytes.len() - 8;
         bytes.truncate(end);
         bytes.drain(..9);
         Ok(Some(RawFrame { at, kind, payload: bytes, is_sound }))

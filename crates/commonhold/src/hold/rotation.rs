@@ -1,9 +1,9 @@
 //! Several backups of one hold: `FILE` is the newest, `FILE.1` the one before, and so on.
 //!
-//! Invariant: at every instant the newest complete backup is `FILE`, or `FILE.1` while there is no
-//! `FILE`. The names move from the oldest to the newest, each in one step, and the new backup is
-//! complete before any of them does. A kill between two steps leaves a name that is not used; the
-//! next rotation moves only the backups before it, so it loses none.
+//! Invariant: at every instant the backup that was completed last is `FILE`, or `FILE.1` while
+//! there is no `FILE`. The names move from the oldest to the newest, each in one step, and the new
+//! backup is complete before any of them does. A kill between two steps leaves a name that is not
+//! used; the next rotation moves only the backups before it, so it loses none.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::backup::{self, BackupReport};
@@ -11,19 +11,25 @@ use crate::hold::draft_hold;
 use crate::hold::frames::HEADER;
 use crate::hold::handle::Hold;
 use crate::steps::{fault, step};
-use std::fs::File;
+use crate::sync::patience::Patience;
+use std::fs::{File, Metadata, TryLockError};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The pause between two attempts to lock the directory.
+const PAUSE: Duration = Duration::from_millis(10);
 
 impl Hold {
     /// As [`backup`](Self::backup), and keeps the last `keep` backups: `to` is the newest, and the
     /// earlier ones have the same name with `.1`, `.2` and so on. The oldest is deleted. At every
-    /// instant, also after a kill, the newest complete backup is `to`, or the one with `.1` if
-    /// there is no `to`.
+    /// instant, also after a kill, the backup that was completed last is `to`, or the one with `.1`
+    /// if there is no `to`.
     ///
     /// # Errors
     /// `Invalid` if `keep` is 0; `Exists` if one of the names is that of a file that is not a
-    /// backup; those of [`backup`](Self::backup). After an error all earlier backups are still
+    /// backup; `TimedOut` if a process that is stopped in the middle of a rotation keeps the others
+    /// out; those of [`backup`](Self::backup). After an error all earlier backups are still
     /// there, except that the oldest may be deleted.
     pub fn backup_rotated(&self, to: impl AsRef<Path>, keep: u32) -> Result<BackupReport> {
         let to = to.as_ref();
@@ -32,9 +38,12 @@ impl Hold {
             let text = "expected at least 1 backup to keep, got 0";
             return Err(Error::new(ErrorKind::Invalid, text));
         }
-        (0..keep).try_for_each(|age| ensure_backup(&aged(to, age)))?;
+        let ensure = || (0..keep).try_for_each(|age| ensure_backup(&aged(to, age)));
+        ensure()?;
         let (draft, report) = backup::draft(self, to)?;
-        let _turn = lock(to);
+        let _turn = lock(self, to)?;
+        // Again: the copy may have taken long.
+        ensure()?;
         let moved = shift(to, keep)?;
         let placed = match keep {
             1 => draft.replace(),
@@ -61,9 +70,11 @@ fn aged(to: &Path, age: u32) -> PathBuf {
 
 /// Moves each backup to the next name, and so deletes the oldest; returns whether there was any.
 fn shift(to: &Path, keep: u32) -> Result<bool> {
-    let is_there = |age: &u32| aged(to, *age).symlink_metadata().is_ok();
     // Backups behind a name that is not used have room to stay where they are.
-    let used = (0..keep).take_while(is_there).count() as u32;
+    let mut used = 0;
+    while used < keep && look(&aged(to, used))?.is_some() {
+        used += 1;
+    }
     for age in (1..=used.min(keep - 1)).rev() {
         let (from, to) = (aged(to, age - 1), aged(to, age));
         let moved = fault!("backup.rename").and_then(|()| std::fs::rename(&from, &to));
@@ -76,9 +87,18 @@ fn shift(to: &Path, keep: u32) -> Result<bool> {
     Ok(used > 0)
 }
 
+/// The file of a name; `None` if there is none.
+fn look(path: &Path) -> Result<Option<Metadata>> {
+    match fault!("backup.stat").and_then(|()| path.symlink_metadata()) {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Error::os(path.display(), &error)),
+    }
+}
+
 /// Fails for a file that is not a backup: a mistyped name must not lead to its end.
 fn ensure_backup(path: &Path) -> Result<()> {
-    let Ok(found) = path.symlink_metadata() else { return Ok(()) };
+    let Some(found) = look(path)? else { return Ok(()) };
     let mut header = [0; HEADER.len()];
     let mut read = || File::open(path)?.read_exact(&mut header);
     if found.is_file() && read().is_ok() && &header == HEADER {
@@ -92,11 +112,38 @@ fn ensure_backup(path: &Path) -> Result<()> {
     Err(Error::new(ErrorKind::Exists, text))
 }
 
+/// The lock on the directory. A child that is forked meanwhile has it, too, so it is unlocked, not
+/// only closed.
+struct Turn(File);
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
+    }
+}
+
 /// Keeps other rotations in the directory out, as far as the file system can. Without this, two
-/// at once could move a name twice, which would delete a backup too early.
-fn lock(to: &Path) -> io::Result<File> {
+/// at once could move a name twice, which would delete a backup too early. Waits for the other one
+/// as long as a call of the hold does.
+fn lock(hold: &Hold, to: &Path) -> Result<Option<Turn>> {
     let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let directory = File::open(parent.unwrap_or(Path::new(".")))?;
-    directory.lock()?;
-    Ok(directory)
+    let directory = parent.unwrap_or(Path::new("."));
+    let Ok(file) = File::open(directory) else { return Ok(None) };
+    let patience = Patience::new(hold.arena().lock_timeout());
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(Some(Turn(file))),
+            Err(TryLockError::Error(_)) => return Ok(None),
+            Err(TryLockError::WouldBlock) => {}
+        }
+        let Some(pause) = patience.shorten(PAUSE) else {
+            let text = format!(
+                "{}: another process rotates backups there, and does not end; continue or end that \
+                 process, then try again",
+                directory.display()
+            );
+            return Err(Error::new(ErrorKind::TimedOut, text));
+        };
+        std::thread::sleep(pause);
+    }
 }

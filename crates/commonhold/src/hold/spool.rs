@@ -5,6 +5,8 @@
 
 use crate::error::{Error, Result};
 use crate::os::draft::Draft;
+use crate::os::file::check_size_limit;
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::path::PathBuf;
@@ -16,6 +18,7 @@ const PIECE: usize = 1 << 20;
 pub(crate) struct Spool {
     draft: Draft,
     directory: PathBuf,
+    len: Cell<u64>,
 }
 
 impl Spool {
@@ -24,7 +27,8 @@ impl Spool {
         // The system's variable TMPDIR, or /tmp.
         let directory = std::env::temp_dir();
         let draft = Draft::new(&directory.join("hold-backup"), 0o600);
-        Ok(Spool { draft: draft.map_err(|e| failed(&directory, &e))?, directory })
+        let draft = draft.map_err(|e| failed(&directory, &e))?;
+        Ok(Spool { draft, directory, len: Cell::new(0) })
     }
 
     /// The file, to read it.
@@ -34,7 +38,11 @@ impl Spool {
 
     /// Appends bytes.
     pub(crate) fn write(&self, bytes: &[u8]) -> Result<()> {
-        self.file().write_all(bytes).map_err(|e| failed(&self.directory, &e))
+        let len = self.len.get() + bytes.len() as u64;
+        let written =
+            check_size_limit(&self.directory, len).and_then(|()| self.file().write_all(bytes));
+        self.len.set(len);
+        written.map_err(|e| failed(&self.directory, &e))
     }
 
     /// Appends all bytes of `from`, which errors call `name`.
