@@ -453,10 +453,15 @@ where
         let Some(connection) = self.connections.get(socket) else { return };
         self.latency.record(self.responder.now.saturating_duration_since(connection.answer.began));
         let patience = &self.rules.patience;
-        if connection.answer.keep && !self.responder.closing {
+        // A draining worker keeps the connection, too: the next answer announces the end.
+        if connection.answer.keep {
+            let idle = match self.responder.closing {
+                true => patience.idle.min(LAST_MOMENT),
+                false => patience.idle,
+            };
             let is_idle = connection.rest().is_empty();
             (connection.phase, connection.deadline) = match is_idle {
-                true => (Phase::Idle, self.responder.now + patience.idle),
+                true => (Phase::Idle, self.responder.now + idle),
                 false => (Phase::Receiving, self.responder.now + patience.head),
             };
             return match is_idle && !connection.ended {

@@ -125,6 +125,30 @@ fn one_too_many_waits() {
     }
 }
 
+/// The last answer of a connection announces its end. Together, the answers exceed all buffers.
+#[test]
+fn a_server_that_drains_announces_the_end() {
+    let site = Site::new();
+    for choices in Choices::some() {
+        let _naming = Naming::new(choices);
+        let served = Served::new(choices, &site.place(choices.is_database()), |_| ());
+        let mut client = Client::narrow(served.address);
+        client.say(request("GET", "/huge.bin", "").repeat(32));
+        let mut answer = client.head().expect("an answer");
+        let server = served.server.as_ref().unwrap();
+        server.drain();
+        answer.body = client.take(HUGE);
+        while answer.field("Connection").is_none() {
+            assert!(answer.body == bytes(b"huge.bin", HUGE));
+            answer = client.answer(false);
+        }
+        assert_eq!(answer.field("Connection"), Some("close"));
+        assert!(answer.body == bytes(b"huge.bin", HUGE));
+        client.is_over();
+        until("its threads have ended", || server.has_ended());
+    }
+}
+
 fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
