@@ -44,8 +44,10 @@
 //! | `reply`, `payload` | the answers, and their form for the driver |
 //! | [`requests`], `connection` | the state of each connection |
 //! | `worker` | one serving thread; `server`: all of them |
+//! | `access_log` | the lines about requests |
 //! | `counts` | their statistics |
 
+mod access_log;
 mod coding;
 mod connection;
 mod counts;

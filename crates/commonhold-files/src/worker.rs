@@ -12,6 +12,7 @@
 //! peer gets the end of the stream, and its further bytes are read and discarded until it closes.
 //! Closing at once would make the system discard bytes that the peer has not read yet.
 
+use super::access_log::{escaped, first_line, line_of, peer_of, print};
 use super::connection::{Connection, Made, Patience, Phase};
 use super::counts::{Counts, Latency, ServerReport};
 use super::fresh_contents::{FreshContents, Origin};
@@ -281,6 +282,10 @@ where
     /// Answers that the request took too long. Bytes of it that are being received are discarded.
     fn give_up(&mut self, socket: SocketId) {
         self.counts.timed_out += 1;
+        // The driver may have the bytes that were received, so the log gets none of them.
+        if let Some(connection) = self.connections.get(socket) {
+            connection.asked = log_of(self.rules.log.is_some(), || "-".into());
+        }
         let reply = self.responder.give_up();
         self.answer(socket, reply);
     }
@@ -339,7 +344,7 @@ where
         let (reply, len) = match beginning {
             Beginning::Unknown => return self.receive(socket),
             Beginning::Simple(id) => {
-                let asked = log_of(has_log, || String::from_utf8_lossy(&input[id.clone()]).into());
+                let asked = log_of(has_log, || escaped(&input[id.clone()]));
                 let reply = responder.simple(contents, &input[id.clone()]);
                 connection.asked = asked;
                 (reply, id.end)
@@ -357,7 +362,8 @@ where
                     return self.receive(socket);
                 }
                 Err(wrong) => {
-                    let len = input.len();
+                    let (asked, len) = (log_of(has_log, || first_line(input)), input.len());
+                    connection.asked = asked;
                     (responder.refuse(wrong), len)
                 }
             },
@@ -505,30 +511,6 @@ fn payload<F: Source>(connection: &mut Connection<F::Handle>, source: &F) -> Mad
     Ok(None)
 }
 
-fn print<H>(log: &Log, connection: &Connection<H>, now: Instant, how: &str) {
-    let Connection { peer, asked, answer, .. } = connection;
-    let took = now.saturating_duration_since(answer.began).as_micros();
-    let (status, bytes) = (answer.status, answer.bytes);
-    // A log that takes no lines drops them, and counts that.
-    let _ = log
-        .print(LogLevel::Info, format_args!("{peer} \"{asked}\" {status} {bytes} {took}us{how}"));
-}
-
 fn log_of(has_log: bool, text: impl FnOnce() -> String) -> String {
     if has_log { text() } else { String::new() }
-}
-
-fn line_of(head: &head::Head<'_>) -> String {
-    let field = |value: Option<&[u8]>| {
-        value.map_or("-".into(), |value| String::from_utf8_lossy(value).into_owned())
-    };
-    let method = head.method_name;
-    format!("{method} {}\" \"{}\" \"{}", head.target, field(head.referer), field(head.user_agent))
-}
-
-/// The peer's address, for the log.
-fn peer_of(socket: &OwnedFd) -> String {
-    let address = rustix::net::getpeername(socket).ok().flatten();
-    let address = address.and_then(|any| std::net::SocketAddr::try_from(any).ok());
-    address.map_or("-".into(), |address| address.ip().to_string())
 }

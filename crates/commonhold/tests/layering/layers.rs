@@ -86,6 +86,7 @@ const FILES: Ranks = &[
     ("fresh_contents", 60),
     ("reply", 70),
     ("connection", 80),
+    ("access_log", 85),
     ("worker", 90),
     ("server", 100),
 ];

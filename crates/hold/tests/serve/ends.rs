@@ -260,6 +260,19 @@ fn requests_are_noted() {
     {
         assert!(log.contains(part), "no {part} in {log}");
     }
+    // A malformed request is recorded with its own first line, and no client can end the quotes.
+    let mut stream = connect(serving.port).expect("it listens");
+    ask(&mut stream, "/3.txt", "User-Agent: a\" 200 1\r\n").expect("it listens");
+    assert_eq!(answer(&mut stream).expect("an answer").status, 200);
+    ask(&mut stream, "/%zz", "").expect("it listens");
+    assert_eq!(answer(&mut stream).expect("an answer").status, 400);
+    until("both are noted", || {
+        log = test_dir.ok(&["log", "dump", "kept", "requests"]);
+        log.lines().filter(|line| line.contains("127.0.0.1")).count() == 5
+    });
+    for part in [r#"" "a\x22 200 1" 200 "#, r#""GET /%zz HTTP/1.1" 400 "#] {
+        assert!(log.contains(part), "no {part} in {log}");
+    }
     serving.stop();
     assert_eq!(test_dir.ok(&["log", "dump", "kept", "requests"]), log);
 }
