@@ -24,7 +24,7 @@ pub(crate) struct Validators<'a> {
 
 /// Evaluates the conditions in the order of RFC 9110, 13.2.2.
 pub(crate) fn verdict(head: &Head<'_>, is: &Validators<'_>) -> Verdict {
-    if let Some(list) = head.if_match {
+    if let Some(list) = &head.if_match {
         if !matches(list, is.etag, false) {
             return Verdict::Failed;
         }
@@ -33,7 +33,7 @@ pub(crate) fn verdict(head: &Head<'_>, is: &Validators<'_>) -> Verdict {
     {
         return Verdict::Failed;
     }
-    let unchanged = match (head.if_none_match, head.if_modified_since) {
+    let unchanged = match (&head.if_none_match, head.if_modified_since) {
         (Some(list), _) => matches(list, is.etag, true),
         (None, Some(since)) => {
             date(since).is_some_and(|since| seconds(is.modified) <= seconds(since))
@@ -102,6 +102,11 @@ mod tests {
     fn conditions_have_an_order() {
         assert_eq!(of("If-None-Match: \"a\", W/\"x\""), Verdict::NotModified);
         assert_eq!(of("If-None-Match: *"), Verdict::NotModified);
+        for (first, second) in [("\"a\"", "\"x\""), ("\"x\"", "\"a\"")] {
+            let twice = |name: &str| of(&format!("{name}: {first}\r\n{name}: {second}"));
+            assert_eq!(twice("If-None-Match"), Verdict::NotModified);
+            assert_eq!(twice("If-Match"), Verdict::Send);
+        }
         assert_eq!(of("If-None-Match: \"y\""), Verdict::Send);
         assert_eq!(
             of(&format!("If-None-Match: \"y\"\r\nIf-Modified-Since: {SAME}")),

@@ -44,6 +44,8 @@ pub struct Head<'a> {
     pub(crate) target: &'a str,
     /// Whether the connection is to be kept.
     pub keep: bool,
+    /// Whether the fields `Connection` contain `close`, which overrides `keep-alive`.
+    closes: bool,
     /// True for HTTP/1.0.
     pub(crate) is_old: bool,
     /// Bytes that follow the head and belong to the request; `None` if only the peer knows the
@@ -53,11 +55,11 @@ pub struct Head<'a> {
     pub host: Option<&'a [u8]>,
     pub(crate) range: Option<&'a [u8]>,
     pub(crate) if_range: Option<&'a [u8]>,
-    pub(crate) if_match: Option<&'a [u8]>,
-    pub(crate) if_none_match: Option<&'a [u8]>,
+    pub(crate) if_match: Option<Cow<'a, [u8]>>,
+    pub(crate) if_none_match: Option<Cow<'a, [u8]>>,
     pub(crate) if_modified_since: Option<&'a [u8]>,
     pub(crate) if_unmodified_since: Option<&'a [u8]>,
-    accept_encoding: Option<&'a [u8]>,
+    accept_encoding: Option<Cow<'a, [u8]>>,
     pub(crate) user_agent: Option<&'a [u8]>,
     pub(crate) referer: Option<&'a [u8]>,
 }
@@ -99,6 +101,7 @@ pub fn read(input: &[u8]) -> Result<Option<(Head<'_>, usize)>, Wrong> {
         path: path_of(target).ok_or(Wrong::Malformed)?,
         target,
         keep: version == 1,
+        closes: false,
         is_old: version == 0,
         body: Some(0),
         host: None,
@@ -136,19 +139,23 @@ fn note<'a>(head: &mut Head<'a>, field: &Header<'a>, hosts: &mut u32) -> Result<
         5 if is("range") => &mut head.range,
         7 if is("referer") => &mut head.referer,
         8 if is("if-range") => &mut head.if_range,
-        8 if is("if-match") => &mut head.if_match,
+        8 if is("if-match") => {
+            join(&mut head.if_match, value);
+            return Ok(());
+        }
         10 if is("user-agent") => &mut head.user_agent,
         10 if is("connection") => {
             for word in words(value) {
-                if word.eq_ignore_ascii_case(b"close") {
-                    head.keep = false;
-                    break;
-                }
+                head.closes |= word.eq_ignore_ascii_case(b"close");
                 head.keep |= word.eq_ignore_ascii_case(b"keep-alive");
             }
+            head.keep &= !head.closes;
             return Ok(());
         }
-        13 if is("if-none-match") => &mut head.if_none_match,
+        13 if is("if-none-match") => {
+            join(&mut head.if_none_match, value);
+            return Ok(());
+        }
         14 if is("content-length") => {
             let len =
                 std::str::from_utf8(value).ok().filter(|v| v.bytes().all(|b| b.is_ascii_digit()));
@@ -160,7 +167,10 @@ fn note<'a>(head: &mut Head<'a>, field: &Header<'a>, hosts: &mut u32) -> Result<
             head.body = Some(len);
             return Ok(());
         }
-        15 if is("accept-encoding") => &mut head.accept_encoding,
+        15 if is("accept-encoding") => {
+            join(&mut head.accept_encoding, value);
+            return Ok(());
+        }
         17 if is("if-modified-since") => &mut head.if_modified_since,
         17 if is("transfer-encoding") => {
             head.body = None;
@@ -171,6 +181,15 @@ fn note<'a>(head: &mut Head<'a>, field: &Header<'a>, hosts: &mut u32) -> Result<
     };
     *slot = Some(value);
     Ok(())
+}
+
+/// Adds a field's value to those of earlier fields of the same name: together they are one list
+/// (RFC 9110, 5.3).
+fn join<'a>(list: &mut Option<Cow<'a, [u8]>>, value: &'a [u8]) {
+    *list = Some(match list.take() {
+        None => Cow::Borrowed(value),
+        Some(before) => Cow::Owned([&before[..], b",", value].concat()),
+    });
 }
 
 /// The words of a list.
@@ -211,7 +230,7 @@ impl Head<'_> {
 
     /// Whether the client takes this coding (RFC 9110, 12.5.3).
     pub(crate) fn accepts(&self, coding: Coding) -> bool {
-        let Some(list) = self.accept_encoding else { return false };
+        let Some(list) = &self.accept_encoding else { return false };
         let mut any = false;
         for word in words(list) {
             let mut parts = word.split(|&byte| byte == b';').map(<[u8]>::trim_ascii);
@@ -257,6 +276,8 @@ mod tests {
         let keeps = |text: &str| parsed(text).unwrap().unwrap().0.keep;
         assert!(keeps("GET / HTTP/1.1\r\nHost: x\r\n\r\n"));
         assert!(!keeps("GET / HTTP/1.1\r\nHost: x\r\nConnection: foo, Close\r\n\r\n"));
+        let both = "Connection: close\r\nConnection: keep-alive\r\n";
+        assert!(!keeps(&format!("GET / HTTP/1.1\r\nHost: x\r\n{both}\r\n")));
         assert!(!keeps("GET / HTTP/1.0\r\n\r\n"));
         assert!(keeps("GET / HTTP/1.0\r\nconnection: keep-alive\r\n\r\n"));
     }
@@ -303,5 +324,7 @@ mod tests {
         assert!(takes("GZIP;q=0.1", Coding::Gzip) && !takes("gzip;q=0.1", Coding::Brotli));
         assert!(!takes("*, br;q=0", Coding::Brotli) && takes("*", Coding::Gzip));
         assert!(!takes("br;q=0.000", Coding::Brotli) && !takes("", Coding::Gzip));
+        let two = "gzip\r\nAccept-Encoding: br";
+        assert!(takes(two, Coding::Gzip) && takes(two, Coding::Brotli));
     }
 }
