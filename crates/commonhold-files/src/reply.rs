@@ -111,6 +111,7 @@ impl Responder {
             Wrong::Malformed => 400,
             Wrong::TooLarge => 431,
             Wrong::Version => 505,
+            Wrong::Coding => 501,
         };
         self.plain(status, false, false, "")
     }

@@ -25,6 +25,7 @@ pub fn status_line(status: u16) -> &'static str {
         414 => "HTTP/1.1 414 URI Too Long\r\n",
         416 => "HTTP/1.1 416 Range Not Satisfiable\r\n",
         431 => "HTTP/1.1 431 Request Header Fields Too Large\r\n",
+        501 => "HTTP/1.1 501 Not Implemented\r\n",
         503 => "HTTP/1.1 503 Service Unavailable\r\n",
         505 => "HTTP/1.1 505 HTTP Version Not Supported\r\n",
         _ => "HTTP/1.1 500 Internal Server Error\r\n",

@@ -18,6 +18,8 @@ pub enum Wrong {
     TooLarge,
     /// A version other than 1.0 and 1.1.
     Version,
+    /// A body in a transfer coding other than `chunked`.
+    Coding,
 }
 
 /// The method of a request.
@@ -134,6 +136,9 @@ fn note<'a>(head: &mut Head<'a>, field: &Header<'a>, hosts: &mut u32) -> Result<
     let slot = match name.len() {
         4 if is("host") => {
             *hosts += 1;
+            if !is_host(value) {
+                return Err(Wrong::Malformed);
+            }
             &mut head.host
         }
         5 if is("range") => &mut head.range,
@@ -173,6 +178,10 @@ fn note<'a>(head: &mut Head<'a>, field: &Header<'a>, hosts: &mut u32) -> Result<
         }
         17 if is("if-modified-since") => &mut head.if_modified_since,
         17 if is("transfer-encoding") => {
+            // RFC 9112, 6.1: status 501 for a coding that the server does not know.
+            if head.body.is_none() || !value.eq_ignore_ascii_case(b"chunked") {
+                return Err(Wrong::Coding);
+            }
             head.body = None;
             return Ok(());
         }
@@ -216,6 +225,24 @@ fn path_of(target: &str) -> Option<Cow<'_, [u8]>> {
             escapes.all(hex).then(|| Cow::from(percent_encoding::percent_decode(path)))
         }
     }
+}
+
+/// Whether the value is a host of RFC 3986, 3.2.2, with or without a port. An empty host is valid.
+/// No address is in use that has the form reserved for future versions, so it counts as invalid.
+fn is_host(value: &[u8]) -> bool {
+    let is_port = |rest: &[u8]| match rest {
+        [] => true,
+        [b':', port @ ..] => port.iter().all(u8::is_ascii_digit),
+        _ => false,
+    };
+    if let Some(rest) = value.strip_prefix(b"[") {
+        let is_address = |byte: &u8| byte.is_ascii_hexdigit() || matches!(byte, b':' | b'.');
+        let end = rest.iter().position(|byte| !is_address(byte)).unwrap_or(rest.len());
+        return end > 0 && rest[end..].strip_prefix(b"]").is_some_and(is_port);
+    }
+    let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=".contains(byte);
+    let end = value.iter().position(|byte| !is_name(byte)).unwrap_or(value.len());
+    is_port(&value[end..])
 }
 
 impl Head<'_> {
@@ -303,6 +330,18 @@ mod tests {
         assert_eq!(parsed(&long).unwrap_err(), Wrong::TooLarge);
         let many = format!("GET / HTTP/1.0\r\n{}\r\n", "a: b\r\n".repeat(MOST_FIELDS + 1));
         assert_eq!(parsed(&many).unwrap_err(), Wrong::TooLarge);
+    }
+
+    #[test]
+    fn hosts_have_a_syntax() {
+        for host in ["", "a", "a.b:80", "a:", "127.0.0.1:8080", "[::1]", "[::1]:80", "a_b%41"] {
+            assert!(is_host(host.as_bytes()), "{host:?}");
+        }
+        for none in
+            ["a b", "a/b", "a@b", "a:b", "a:1:2", "[::1", "[]", "[x]", "[::1]a", "\"", "\u{e9}"]
+        {
+            assert!(!is_host(none.as_bytes()), "{none:?}");
+        }
     }
 
     #[test]

@@ -66,6 +66,9 @@ fn wrong() -> Vec<(String, &'static [u16])> {
         (line("GET\t/one.txt HTTP/1.1"), &[400]),
         (get(""), &[400]),
         (get("Host: a\r\nHost: b\r\n"), &[400]),
+        (get("Host: a b\r\n"), &[400]),
+        (get("Host: http://a/\r\n"), &[400]),
+        (get("Host: \r\n"), &[200]),
         (host("A : b\r\n"), &[400]),
         (host(": b\r\n"), &[400]),
         (host("A: b\r\n folded\r\n"), &[400]),
@@ -83,6 +86,8 @@ fn wrong() -> Vec<(String, &'static [u16])> {
         (host("Transfer-Encoding: chunked\r\n") + "0\r\n\r\n" + &next, &[200]),
         (host("Transfer-Encoding: chunked\r\nContent-Length: 0\r\n") + &next, &[400]),
         (host("Content-Length: 0\r\nTransfer-Encoding: chunked\r\n") + &next, &[200]),
+        (host("Transfer-Encoding: gzip, chunked\r\n") + &next, &[501]),
+        (host("Transfer-Encoding: chunked\r\nTransfer-Encoding: x\r\n") + &next, &[501]),
         (host("Transfer-Encoding : chunked\r\n") + &next, &[400]),
         (host("Content-Length: 5\r\nContent-Length: 5\r\n") + &next, &[200]),
         (host("Content-Length: 5\r\nContent-Length: 6\r\n") + &next, &[400]),
@@ -220,7 +225,7 @@ fn noise(dice: &mut Dice) -> Vec<u8> {
     noise
 }
 
-const STATUSES: [u16; 13] = [200, 206, 301, 304, 400, 404, 405, 408, 412, 416, 431, 500, 505];
+const STATUSES: [u16; 14] = [200, 206, 301, 304, 400, 404, 405, 408, 412, 416, 431, 500, 501, 505];
 
 #[test]
 fn nonsense_harms_nobody() {

@@ -65,6 +65,7 @@ fn status_of(wrong: Wrong) -> u16 {
         Wrong::Malformed => 400,
         Wrong::TooLarge => 431,
         Wrong::Version => 505,
+        Wrong::Coding => 501,
     }
 }
 
