@@ -5,12 +5,19 @@
 //! with a newline, with the client's end of sending, or at the fixed length of the layout's ids, if
 //! they have one.
 //!
-//! If both protocols are enabled, a first line that ends with ` HTTP/` and a version begins HTTP;
-//! everything else is an id.
+//! If both protocols are enabled, HTTP begins with a method's name and a space, or with a line
+//! whose last word begins with `HTTP/`. TLS counts as HTTP, which refuses it at once: as an id, it
+//! would often have no end. Everything else is an id.
 
 use super::http::head::MOST_BYTES;
 use super::layout::Layout;
 use std::ops::Range;
+
+/// The methods of RFC 9110, and PATCH.
+const METHODS: [&[u8]; 9] =
+    [b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"CONNECT", b"OPTIONS", b"TRACE", b"PATCH"];
+/// The first bytes of a TLS handshake.
+const TLS: [u8; 2] = [0x16, 3];
 
 /// The protocols that a server speaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -53,6 +60,19 @@ pub(crate) fn begin(
     {
         return Beginning::Simple(0..len);
     }
+    if spoken == ProtocolKind::Both {
+        // Empty lines may precede an HTTP request (RFC 9112, 2.2).
+        let empty = input.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+        let rest = &input[empty..];
+        let is_whole = ended || rest.contains(&b'\n') || input.len() > MOST_BYTES;
+        if begins_http(rest) || (is_whole && is_request_line(rest)) {
+            return Beginning::Http;
+        }
+        // The next line decides whether an empty line precedes a request or is an empty id.
+        if input.starts_with(b"\r\n") && !is_whole {
+            return Beginning::Unknown;
+        }
+    }
     let line = input.iter().position(|&byte| byte == b'\n');
     let end = match line {
         Some(end) => end,
@@ -60,14 +80,19 @@ pub(crate) fn begin(
         None => return Beginning::Unknown,
     };
     let line = input[..end].strip_suffix(b"\r").unwrap_or(&input[..end]);
-    match spoken == ProtocolKind::Both && is_http(line) {
-        true => Beginning::Http,
-        false => Beginning::Simple(0..line.len()),
-    }
+    Beginning::Simple(0..line.len())
 }
 
-fn is_http(line: &[u8]) -> bool {
-    let last = line.rsplit(|&byte| byte == b' ').next().unwrap_or_default();
+/// Whether the first bytes are those of HTTP or TLS, whatever follows. An id that begins with such
+/// bytes needs a slash in front.
+fn begins_http(input: &[u8]) -> bool {
+    let follows = |method: &&[u8]| matches!(input.strip_prefix(*method), Some([b' ' | b'\t', ..]));
+    input.starts_with(&TLS) || METHODS.iter().any(follows)
+}
+
+fn is_request_line(input: &[u8]) -> bool {
+    let line = input.split(|&byte| byte == b'\n').next().unwrap_or_default().trim_ascii_end();
+    let last = line.rsplit(u8::is_ascii_whitespace).next().unwrap_or_default();
     last.len() < line.len() && last.starts_with(b"HTTP/")
 }
 
@@ -95,7 +120,24 @@ mod tests {
     fn http_is_recognized_by_its_first_line() {
         for layout in [&Tree::new(None) as &dyn Layout, &Zotero] {
             assert_eq!(both(layout, "GET /ABCDEFGH HTTP/1.1\r\n", false), Beginning::Http);
-            assert_eq!(both(layout, "GET /ABCDEFGH HTTP/1.1\r", false), Beginning::Unknown);
+            for http in [
+                "\r\nGET / HTTP/1.1\r\n",
+                "\n\r\nGET /",
+                "GET\t/",
+                "GET /\r\n",
+                "GET / HTTP/1.1 \r\n",
+                "BREW /\tHTTP/1.1\n",
+                "\x16\x03\x01\x02",
+            ] {
+                assert_eq!(both(layout, http, false), Beginning::Http, "{http:?}");
+            }
+            for unknown in ["", "G", "GET", "\r", "\r\n", "\r\nGE", "BREW / HTTP/1.1\r"] {
+                assert_eq!(both(layout, unknown, false), Beginning::Unknown, "{unknown:?}");
+            }
+            assert_eq!(both(layout, "\r\n", true), Beginning::Simple(0..0));
+            assert_eq!(both(layout, "\n", false), Beginning::Simple(0..0));
+            assert_eq!(both(layout, "GETS\n", false), Beginning::Simple(0..4));
+            assert_eq!(both(layout, "\r\nGETS\n", false), Beginning::Simple(0..0));
         }
         assert_eq!(both(&Tree::new(None), "a file\n", false), Beginning::Simple(0..6));
         let simple = begin(ProtocolKind::Simple, &Tree::new(None), b"GET / HTTP/1.1\n", false);

@@ -64,6 +64,12 @@ fn wrong() -> Vec<(String, &'static [u16])> {
         (line("GET /one txt HTTP/1.1"), &[400]),
         (line("G\u{e9}T /one.txt HTTP/1.1"), &[400]),
         (line("GET\t/one.txt HTTP/1.1"), &[400]),
+        (line("GET /one.txt\tHTTP/1.1"), &[400]),
+        (line("GET /one.txt HTTP/1.1 "), &[400]),
+        (line("GET /one.txt HTTX/1.1"), &[400]),
+        (line("GET /one.txt HTTP/one"), &[505]),
+        (line("GET /one.txt"), &[400]),
+        ("\x16\x03\x01\x02".to_owned(), &[400]),
         (get(""), &[400]),
         (get("Host: a\r\nHost: b\r\n"), &[400]),
         (get("Host: a b\r\n"), &[400]),
@@ -78,7 +84,8 @@ fn wrong() -> Vec<(String, &'static [u16])> {
         (get("\rHost: test\r\n"), &[400]),
         // Lines may end without a carriage return (RFC 9112, 2.2).
         ("GET /one.txt HTTP/1.1\nHost: test\n\n".to_owned(), &[200]),
-        // Between requests an empty line does not matter.
+        // Before and between requests an empty line does not matter.
+        (format!("\r\n{next}"), &[200]),
         (format!("{next}\r\n{next}"), &[200, 200]),
         // Bytes behind the head of a request with a body are never taken for a request.
         (host("Content-Length: 0\r\n") + &next, &[200, 200]),
@@ -117,9 +124,11 @@ fn wrong_requests_get_an_error() {
                 assert_eq!(last.field("Connection"), Some("close"), "{start:?}");
             }
         }
-        // A request line without an end is an invalid id, where ids are spoken, too.
-        let endless = "GET /".to_owned() + &"a".repeat(20 << 10);
+        // A line without an end is an invalid id, unless it begins like a request.
+        let endless = "a".repeat(20 << 10);
         assert_eq!(said(&served, endless.as_bytes()), (Vec::new(), vec![0]));
+        let (answers, rest) = said(&served, format!("GET /{endless}").as_bytes());
+        assert_eq!((answers[0].status, answers.len(), rest.len()), (431, 1, 0));
         served.finish();
     }
 }
