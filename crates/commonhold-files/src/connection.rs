@@ -16,6 +16,8 @@ pub struct Patience {
     pub head: Duration,
     /// Between requests.
     pub idle: Duration,
+    /// Between requests, while the worker has no room for another connection.
+    pub idle_if_full: Duration,
     /// Until the peer takes the next byte of an answer.
     pub send: Duration,
     /// From the end of the answer until the peer closes.
@@ -25,16 +27,17 @@ pub struct Patience {
 impl Default for Patience {
     fn default() -> Patience {
         let seconds = Duration::from_secs;
-        Patience { head: seconds(10), idle: seconds(60), send: seconds(60), close: seconds(5) }
+        let (head, idle, idle_if_full) = (seconds(10), seconds(60), seconds(1));
+        Patience { head, idle, idle_if_full, send: seconds(60), close: seconds(5) }
     }
 }
 
 impl Patience {
     /// The same, each short enough to be added to the present time.
     pub(crate) fn limited(self) -> Patience {
-        let Patience { head, idle, send, close } = self;
+        let Patience { head, idle, idle_if_full, send, close } = self;
         let [head, idle, send, close] = [head, idle, send, close].map(|time| time.min(LONGEST));
-        Patience { head, idle, send, close }
+        Patience { head, idle, idle_if_full: idle_if_full.min(idle), send, close }
     }
 }
 

@@ -6,7 +6,7 @@
 //! | bytes of a complete request | its answer is made, and its first piece is given to the driver |
 //! | other bytes | more is received |
 //! | a piece is sent | the next piece; after the last the next request, or the end |
-//! | a second has passed | slow connections are closed; paused listeners accept again |
+//! | half a second has passed | slow connections are closed; paused listeners accept again |
 //!
 //! Requests of one connection are answered one after the other, in order. After the last answer the
 //! peer gets the end of the stream, and its further bytes are read and discarded until it closes.
@@ -38,6 +38,8 @@ const RECEIVE: usize = 8 << 10;
 const MOST_FORGOTTEN: usize = 1 << 20;
 /// How often deadlines are checked.
 const TICK: Duration = Duration::from_millis(500);
+/// A full worker closes at most this fraction of its connections at each check.
+const FRACTION: usize = 16;
 /// How long a connection may still send a request when the worker has to end.
 const LAST_MOMENT: Duration = Duration::from_millis(300);
 
@@ -267,7 +269,29 @@ where
                 }
             }
         }
+        self.make_room();
         self.accept_again();
+    }
+
+    /// If there is no room for new connections, closes those that have been idle the longest.
+    /// Connections without a first request stay: they have the time for a head.
+    fn make_room(&mut self) {
+        if self.responder.closing || self.connections.count() < self.rules.most_connections {
+            return;
+        }
+        let patience = &self.rules.patience;
+        let latest = self.responder.now + (patience.idle - patience.idle_if_full);
+        let mut idle = Vec::new();
+        self.connections.each(|socket, connection| {
+            let was_answered = connection.answer.status != 0 && connection.phase == Phase::Idle;
+            if was_answered && connection.deadline <= latest {
+                idle.push((connection.deadline, socket));
+            }
+        });
+        idle.sort_unstable();
+        for (_, socket) in idle.into_iter().take(self.rules.most_connections.div_ceil(FRACTION)) {
+            self.close(socket);
+        }
     }
 
     /// Accepts again, if accepting had stopped for lack of room, and there is room.

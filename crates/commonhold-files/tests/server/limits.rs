@@ -15,7 +15,8 @@ const MOMENT: Duration = Duration::from_millis(300);
 const LONG: Duration = Duration::from_secs(600);
 
 fn patience(change: impl FnOnce(&mut Patience)) -> Patience {
-    let mut patience = Patience { head: LONG, idle: LONG, send: LONG, close: MOMENT };
+    let [head, idle, idle_if_full, send] = [LONG; 4];
+    let mut patience = Patience { head, idle, idle_if_full, send, close: MOMENT };
     change(&mut patience);
     patience
 }
@@ -88,6 +89,25 @@ fn idle_clients_are_disconnected() {
     }
 }
 
+/// The connection that has been idle the longest is closed long before its time limit.
+#[test]
+fn idle_clients_make_room_for_others() {
+    let site = Site::new();
+    for choices in Choices::some() {
+        let _naming = Naming::new(choices);
+        let served = Served::new(choices, &site.place(choices.is_database()), |options| {
+            (options.most_connections, options.threads) = (2, 1);
+            options.patience = patience(|patience| patience.idle_if_full = MOMENT);
+        });
+        let mut idle = [Client::to(served.address), Client::to(served.address)];
+        idle.iter_mut().for_each(|client| assert_eq!(client.get("/one.txt").status, 200));
+        let mut third = Client::to(served.address);
+        assert_eq!(third.get("/ten.txt").body, bytes(b"ten.txt", 10));
+        idle[0].is_over();
+        served.finish();
+    }
+}
+
 #[test]
 fn one_too_many_waits() {
     let site = Site::new();
@@ -95,6 +115,7 @@ fn one_too_many_waits() {
         let _naming = Naming::new(choices);
         let served = Served::new(choices, &site.place(choices.is_database()), |options| {
             (options.most_connections, options.threads) = (2, 1);
+            options.patience = patience(|_| ());
         });
         for _ in 0..3 {
             let mut two = [Client::to(served.address), Client::to(served.address)];
@@ -196,8 +217,8 @@ fn peers_may_have_all_the_time_there_is() {
     for choices in Choices::some() {
         let _naming = Naming::new(choices);
         let served = Served::new(choices, &site.place(choices.is_database()), |options| {
-            let [head, idle, send, close] = [Duration::MAX; 4];
-            options.patience = Patience { head, idle, send, close };
+            let [head, idle, idle_if_full, send, close] = [Duration::MAX; 5];
+            options.patience = Patience { head, idle, idle_if_full, send, close };
             options.fresh = Duration::MAX;
         });
         let mut client = Client::to(served.address);
