@@ -106,11 +106,19 @@ impl Directory {
         Ok(is_regular(&stat).then(|| (file, Stamp::of(&stat))))
     }
 
-    /// Whether it is a directory, and not a symlink to one.
+    /// Whether it is a directory, or a symlink to one that is followed.
     ///
     /// # Errors
     /// As for [`look`](Self::look).
     pub(crate) fn is_directory(&self, path: &Path) -> io::Result<bool> {
+        Ok(absent(self.resolve(path, OFlags::PATH | OFlags::DIRECTORY))?.is_some())
+    }
+
+    /// Whether it is a directory, and not a symlink to one: a walk through symlinks might not end.
+    ///
+    /// # Errors
+    /// As for [`look`](Self::look).
+    pub(crate) fn is_directory_itself(&self, path: &Path) -> io::Result<bool> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
         Ok(absent(self.resolve(path, flags))?.is_some())
     }

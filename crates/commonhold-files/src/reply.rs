@@ -4,7 +4,7 @@ use super::fresh_contents::{FreshContents, Origin, Stock};
 use super::freshness_checks::{OpenFile, Seen};
 use super::http::answer::{Dates, Lines, status_line};
 use super::http::conditions::{Verdict, range_holds, verdict};
-use super::http::head::{Head, Method, Wrong};
+use super::http::head::{Head, Method, Wrong, without_host};
 use super::http::range::{Part, part};
 use super::layout::Layout;
 use super::packed::Packed;
@@ -172,12 +172,13 @@ impl Responder {
         if head.path.ends_with(b"/") || !has_index || !contents.source().is_directory(&id)? {
             return Ok(None);
         }
-        let (path, query) = match head.target.find('?') {
-            Some(at) => head.target.split_at(at),
-            None => (head.target, ""),
+        let target = without_host(head.target).unwrap_or_default();
+        let (path, query) = match target.find('?') {
+            Some(at) => target.split_at(at),
+            None => (target, ""),
         };
         let path = path.split('#').next().unwrap_or_default();
-        Ok(path.starts_with('/').then(|| format!("Location: {path}/{query}\r\n")))
+        Ok(Some(format!("Location: {path}/{query}\r\n")))
     }
 
     fn contents<S: Store, F: Source>(

@@ -225,8 +225,6 @@ fn from_a_database(trial: &Trial) {
     let mut site = Site::new(trial, LoopKind::Epoll, CacheKind::Std);
     let to = trial.path("files.db");
     database(&site.options.place, LayoutKind::Tree, &to);
-    // It has no directories.
-    site.questions.pop();
     (site.options.place, site.options.source) = (to, SourceKind::Sqlite);
     site.serve(trial);
 }

@@ -206,16 +206,25 @@ pub(crate) fn words(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     list.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).filter(|word| !word.is_empty())
 }
 
-/// The path of a target: of `/path?query` and of `http://host/path`.
+/// The path and the query of a target: of `/path?query` or `http://host/path?query`. The path is
+/// empty if the target has only a host.
+pub(crate) fn without_host(target: &str) -> Option<&str> {
+    if target.starts_with('/') {
+        return Some(target);
+    }
+    let (scheme, rest) = target.split_once("://")?;
+    let is_known = ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
+    let host = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    (is_known && host > 0).then_some(&rest[host..])
+}
+
+/// The path of a target, percent-decoded.
 fn path_of(target: &str) -> Option<Cow<'_, [u8]>> {
-    let target = match target.strip_prefix('/') {
-        Some(_) => target,
-        None => {
-            let rest = target.strip_prefix("http://").or(target.strip_prefix("https://"))?;
-            rest.find('/').map_or("/", |at| &rest[at..])
-        }
+    let path = without_host(target)?.split(['?', '#']).next().unwrap_or_default();
+    let path = match path.is_empty() {
+        false => path.as_bytes(),
+        true => b"/",
     };
-    let path = target.split(['?', '#']).next().unwrap_or_default().as_bytes();
     match path.contains(&b'%') {
         false => Some(Cow::Borrowed(path)),
         true => {
@@ -350,6 +359,9 @@ mod tests {
         assert_eq!(path("/%252e").as_deref(), Some("/%2e"));
         assert_eq!(path("http://host:1/x/y#z").as_deref(), Some("/x/y"));
         assert_eq!(path("http://host").as_deref(), Some("/"));
+        assert_eq!(path("HTTP://host?a=/b").as_deref(), Some("/"));
+        assert_eq!(path("hTTps://host/a://b").as_deref(), Some("/a://b"));
+        assert_eq!((path("http:///a"), path("http:/a"), path("ftp://host/a")), (None, None, None));
         assert_eq!(path("*"), None);
     }
 

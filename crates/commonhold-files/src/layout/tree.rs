@@ -77,7 +77,7 @@ fn walk(
         let path = path.join(&name);
         match directory.look(&path)? {
             Some(_) => each(path.as_os_str().as_bytes(), &path)?,
-            None if deeper > 0 && directory.is_directory(&path)? => {
+            None if deeper > 0 && directory.is_directory_itself(&path)? => {
                 walk(directory, &path, deeper - 1, each)?;
             }
             None => {}

@@ -41,6 +41,7 @@ const SCHEMA: &str = "
                        bytes INTEGER NOT NULL, modified_ns INTEGER NOT NULL, changed_ns INTEGER NOT NULL);
     CREATE TABLE chunks(place INTEGER PRIMARY KEY, bytes BLOB NOT NULL);";
 const FIND: &str = "SELECT number, bytes, modified_ns, changed_ns, name FROM files WHERE id = ?1";
+const BELOW: &str = "SELECT 1 FROM files WHERE id > ?1 AND id < ?2 LIMIT 1";
 
 /// The files of a database.
 pub struct Database {
@@ -160,8 +161,14 @@ impl Source for Database {
         Ok(handle.stamp)
     }
 
-    fn is_directory(&self, _: &[u8]) -> io::Result<bool> {
-        Ok(false)
+    /// Whether a file is below the directory: a database keeps no directories of their own.
+    fn is_directory(&self, id: &[u8]) -> io::Result<bool> {
+        let open = self.open.borrow();
+        // In the order of bytes, the digit 0 comes directly after the slash.
+        let (from, to) = ([id, b"/"].concat(), [id, b"0"].concat());
+        fault!("files.query")?;
+        let mut below = open.connection.prepare_cached(BELOW).map_err(failed)?;
+        below.exists(params![from, to]).map_err(failed)
     }
 
     fn read(&self, handle: &Row, offset: u64, most: usize) -> io::Result<Vec<u8>> {

@@ -125,14 +125,18 @@ pub fn directories_have_an_index(stage: &Stage) {
     assert!(client.get("/sub/").body == bytes(b"sub/index.html", 800));
     assert!(client.get("/sub/?q").body == bytes(b"sub/index.html", 800));
     assert_eq!(client.get("/bare/").status, 404);
-    for (target, to) in [("/sub", "/sub/"), ("/sub?a=b/c", "/sub/?a=b/c"), ("/%73ub", "/%73ub/")] {
+    for (target, to) in [
+        ("/sub", "/sub/"),
+        ("/sub?a=b/c", "/sub/?a=b/c"),
+        ("/%73ub", "/%73ub/"),
+        ("HTTP://test:80/sub?a", "/sub/?a"),
+    ] {
         let answer = client.get(target);
-        // A database has files and no directories.
-        let wanted = match stage.choices.is_database() {
-            true => (404, None),
-            false => (301, Some(to)),
-        };
-        assert_eq!((answer.status, answer.field("Location")), wanted, "{target}");
+        assert_eq!((answer.status, answer.field("Location")), (301, Some(to)), "{target}");
+    }
+    // Names that are similar to the directory's, and paths below a file.
+    for target in ["/su", "/sub0", "/sub.", "/one.txt/", "/sub/index.html/x"] {
+        assert_eq!(client.get(target).status, 404, "{target}");
     }
     assert_eq!(simple(stage.address, b"\n"), bytes(b"index.html", 700));
     assert_eq!(simple(stage.address, b"sub/\n"), bytes(b"sub/index.html", 800));

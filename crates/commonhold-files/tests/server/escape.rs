@@ -128,6 +128,14 @@ fn no_path_leads_out() {
         }
         // Links that stay below are followed, by servers that see links.
         assert_eq!(get(served.address, "/inside").body, b"fine below");
+        let up = get(served.address, "/sub/up");
+        // A database has no files of a linked directory.
+        let wanted = match choices.is_database() {
+            true => (404, None),
+            false => (301, Some("/sub/up/")),
+        };
+        assert_eq!((up.status, up.field("Location")), wanted);
+        assert_eq!(get(served.address, "/directory").status, 404);
         served.finish();
     }
 }

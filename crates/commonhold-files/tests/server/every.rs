@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 /// Two servers of the same choices: of paths, and of Zotero's storage.
 pub struct Stage {
-    pub choices: Choices,
     pub address: SocketAddr,
     pub storage: SocketAddr,
 }
@@ -45,7 +44,7 @@ fn every(kind: LoopKind) {
         let storage = Served::new(choices, &site.storage(is_database), |options| {
             (options.layout, options.threads) = (LayoutKind::Zotero, 1);
         });
-        let stage = Stage { choices, address: files.address, storage: storage.address };
+        let stage = Stage { address: files.address, storage: storage.address };
         SUITE.iter().for_each(|part| part(&stage));
         files.finish();
         storage.finish();
