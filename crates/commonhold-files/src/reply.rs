@@ -20,9 +20,6 @@ use std::time::{Instant, SystemTime};
 
 /// The answer of the simple protocol to an id that names nothing.
 const UNKNOWN: [u8; 1] = [0];
-/// The line between the parts of an answer with several ranges. Only contents made for that purpose
-/// contain it.
-const BOUNDARY: &str = "commonhold-7d1c0a8e5b3f4296";
 /// The number of bytes of a file that are read at once, where the kernel cannot send from it.
 const AT_ONCE: usize = 256 << 10;
 const CLOSE: &str = "Connection: close\r\n";
@@ -324,13 +321,15 @@ impl Responder {
                 write!(text, "Content-Length: {bytes}\r\n{at}Content-Type: {kind}\r\n{rest}\r\n");
             return Parts { heads: vec![text.into_bytes()], end: Vec::new() };
         }
-        let head = |range| format!("\r\n--{BOUNDARY}\r\nContent-Type: {kind}\r\n{}\r\n", at(range));
+        // A random boundary for each answer, so no file can be made to contain it.
+        let boundary = format!("{:032x}", fastrand::u128(..));
+        let head = |range| format!("\r\n--{boundary}\r\nContent-Type: {kind}\r\n{}\r\n", at(range));
         let mut heads: Vec<Vec<u8>> = ranges.iter().map(head).map(String::into_bytes).collect();
-        let end = format!("\r\n--{BOUNDARY}--\r\n").into_bytes();
+        let end = format!("\r\n--{boundary}--\r\n").into_bytes();
         let words: usize = heads.iter().map(Vec::len).sum::<usize>() + end.len();
         let _ = write!(
             text,
-            "Content-Length: {}\r\nContent-Type: multipart/byteranges; boundary={BOUNDARY}\r\n{rest}\r\n",
+            "Content-Length: {}\r\nContent-Type: multipart/byteranges; boundary={boundary}\r\n{rest}\r\n",
             bytes + words as u64,
         );
         heads[0].splice(0..0, text.into_bytes());

@@ -6,15 +6,27 @@ use std::path::Path;
 /// The value of `Content-Type`. Text is UTF-8, as nearly all text is.
 pub(crate) fn of(name: &[u8]) -> Cow<'static, str> {
     let name = String::from_utf8_lossy(name);
-    let Some(kind) = mime_guess::from_path(Path::new(&*name)).first_raw() else {
-        return Cow::Borrowed("application/octet-stream");
-    };
+    let path = Path::new(&*name);
+    let kind = ours(path).or_else(|| mime_guess::from_path(path).first_raw());
+    let Some(kind) = kind else { return Cow::Borrowed("application/octet-stream") };
     let is_text = kind.starts_with("text/")
         || matches!(kind, "application/javascript" | "application/json" | "image/svg+xml");
     match is_text {
         true => Cow::Owned(format!("{kind}; charset=utf-8")),
         false => Cow::Borrowed(kind),
     }
+}
+
+/// Types of names for which `mime_guess` has an obsolete type, or one for another kind of file.
+fn ours(path: &Path) -> Option<&'static str> {
+    let extension = path.extension()?.to_str()?.to_ascii_lowercase();
+    Some(match &*extension {
+        "map" => "application/json",
+        "mjs" => "text/javascript",
+        "tgz" => "application/gzip",
+        "ts" => "video/mp2t",
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
@@ -25,6 +37,9 @@ mod tests {
     fn names_tell_types() {
         assert_eq!(of(b"a.HTML"), "text/html; charset=utf-8");
         assert_eq!(of(b"a.js"), "text/javascript; charset=utf-8");
+        assert_eq!(of(b"a.js.MAP"), "application/json; charset=utf-8");
+        assert_eq!(of(b"a.mjs"), "text/javascript; charset=utf-8");
+        assert_eq!((of(b"a.tgz"), of(b"a.ts")), ("application/gzip".into(), "video/mp2t".into()));
         assert_eq!(of(b"a.pdf"), "application/pdf");
         assert_eq!(of(b"a.svg"), "image/svg+xml; charset=utf-8");
         assert_eq!(of(b"README"), "application/octet-stream");
