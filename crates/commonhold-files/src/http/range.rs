@@ -1,11 +1,12 @@
 //! The requested part of contents (RFC 9110, 14). An invalid range counts as none; a range beyond
 //! the end of the contents cannot be satisfied.
 
-use http_range_header::{EndPosition, RangeUnsatisfiableError, StartPosition, parse_range_header};
+use super::head::words;
 use std::ops::Range;
 
 /// The most ranges that are served; a request for more gets all contents.
 const MOST: usize = 16;
+const UNIT: &[u8] = b"bytes=";
 
 /// The part to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,19 +21,14 @@ pub(crate) enum Part {
 
 /// The part that a field `Range` requests of contents of `len` bytes.
 pub(crate) fn part(field: &[u8], len: u64) -> Part {
-    let parsed = match std::str::from_utf8(field).map(parse_range_header) {
-        Ok(Ok(parsed)) => parsed,
-        // The last 0 bytes. Next to other ranges it makes the field invalid.
-        Ok(Err(RangeUnsatisfiableError::ZeroSuffix)) if !field.contains(&b',') => {
-            return Part::Beyond;
+    let all = match field.split_at_checked(UNIT.len()) {
+        Some((unit, list)) if unit.eq_ignore_ascii_case(UNIT) => {
+            words(list).map(|word| range(word, len)).collect::<Option<Vec<_>>>()
         }
-        _ => return Part::Whole,
+        _ => None,
     };
-    let all: Vec<_> = parsed.ranges.iter().map(|one| range(one.start, one.end, len)).collect();
-    if all.len() > MOST || all.iter().flatten().any(|range| range.start > range.end) {
-        return Part::Whole;
-    }
-    let there: Vec<_> = all.into_iter().flatten().filter(|range| !range.is_empty()).collect();
+    let Some(all) = all.filter(|all| (1..=MOST).contains(&all.len())) else { return Part::Whole };
+    let there: Vec<_> = all.into_iter().flatten().collect();
     // Many overlapping ranges would make a server send much more than it has.
     let sum: u64 = there.iter().map(|range| range.end - range.start).sum();
     match there.is_empty() {
@@ -42,18 +38,27 @@ pub(crate) fn part(field: &[u8], len: u64) -> Part {
     }
 }
 
-/// `None` if it lies beyond the end.
-fn range(start: StartPosition, end: EndPosition, len: u64) -> Option<Range<u64>> {
-    let start = match start {
-        StartPosition::Index(at) => at,
-        StartPosition::FromLast(count) => len.saturating_sub(count),
+/// `None` if it is invalid; `Some(None)` if it lies beyond the end.
+fn range(word: &[u8], len: u64) -> Option<Option<Range<u64>>> {
+    let dash = word.iter().position(|&byte| byte == b'-')?;
+    let (first, last) = (number(&word[..dash])?, number(&word[dash + 1..])?);
+    let (start, end) = match (first, last) {
+        (None, None) => return None,
+        (Some(first), Some(last)) if last < first => return None,
+        (None, Some(count)) => (len.saturating_sub(count), len),
+        (Some(first), last) => (first, last.map_or(len, |last| last.saturating_add(1).min(len))),
     };
-    let end = match end {
-        EndPosition::Index(last) if last < start => return Some(Range { start: 1, end: 0 }),
-        EndPosition::Index(last) => last.saturating_add(1).min(len),
-        EndPosition::LastByte => len,
-    };
-    (start < len).then_some(start..end)
+    Some((start < len).then_some(start..end))
+}
+
+/// The number that the digits form; `u64::MAX` if it needs more than 64 bits. `None` if other bytes
+/// are among them; `Some(None)` if there are no digits.
+fn number(digits: &[u8]) -> Option<Option<u64>> {
+    if !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let add = |sum: u64, digit: &u8| sum.saturating_mul(10).saturating_add(u64::from(digit - b'0'));
+    Some((!digits.is_empty()).then(|| digits.iter().fold(0, add)))
 }
 
 #[cfg(test)]
@@ -73,6 +78,10 @@ mod tests {
         assert_eq!(part(b"bytes=5-100", 10), ranges(&[(5, 10)]));
         assert_eq!(part(b"bytes=0-1,8-9", 10), ranges(&[(0, 2), (8, 10)]));
         assert_eq!(part(b"bytes=0-1,50-", 10), ranges(&[(0, 2)]));
+        assert_eq!(part(b"Bytes=,0-1\t,, 8-9 ,", 10), ranges(&[(0, 2), (8, 10)]));
+        assert_eq!(part(b"bytes=05-006", 10), ranges(&[(5, 7)]));
+        assert_eq!(part(b"bytes=5-99999999999999999999", 10), ranges(&[(5, 10)]));
+        assert_eq!(part(b"bytes=-99999999999999999999", 10), ranges(&[(0, 10)]));
     }
 
     #[test]
@@ -80,9 +89,17 @@ mod tests {
         assert_eq!(part(b"bytes=10-", 10), Part::Beyond);
         assert_eq!(part(b"bytes=0-", 0), Part::Beyond);
         assert_eq!(part(b"bytes=-0", 10), Part::Beyond);
-        for wrong in
-            [&b"bytes=5-4"[..], b"bytes=", b"bytes=a-b", b"lines=0-1", b"\xff", b"bytes=--1"]
-        {
+        assert_eq!(part(b"bytes=99999999999999999999-", 10), Part::Beyond);
+        for wrong in [
+            &b"bytes=5-4"[..],
+            b"bytes=",
+            b"bytes=a-b",
+            b"lines=0-1",
+            b"\xff",
+            b"bytes=--1",
+            b"bytes=,",
+            b"bytes=0 -1",
+        ] {
             assert_eq!(part(wrong, 10), Part::Whole, "{wrong:?}");
         }
         assert_eq!(part(b"bytes=0-9,0-9", 10), Part::Whole);

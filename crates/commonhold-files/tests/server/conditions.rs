@@ -36,8 +36,9 @@ pub fn ranges(stage: &Stage) {
         is_range(&ask(&format!("5-{}", len * 2)), &all, 5..len);
         is_range(&ask(&format!("1-{}", len - 2)), &all, 1..len - 1);
         is_range(&ask("-999999999999999999"), &all, 0..len);
-        for beyond in [format!("{len}-"), "-0".to_owned(), "18446744073709551615-".to_owned()] {
-            let answer = ask(&beyond);
+        let end = format!("{len}-");
+        for beyond in [&*end, "-0", "18446744073709551615-", "99999999999999999999-"] {
+            let answer = ask(beyond);
             let at = format!("bytes */{len}");
             assert_eq!(
                 (answer.status, answer.field("Content-Range")),
@@ -45,7 +46,7 @@ pub fn ranges(stage: &Stage) {
                 "{beyond}"
             );
         }
-        for none in ["5-4", "x", "", "1-2-3", "-", "99999999999999999999-"] {
+        for none in ["5-4", "x", "", "1-2-3", "-"] {
             let answer = ask(none);
             assert!(answer.status == 200 && answer.body == all, "{none}: {}", answer.head);
         }
@@ -91,7 +92,7 @@ pub fn several_ranges(stage: &Stage) {
         let (target, all) = (target(name), file(name));
         let len = all.len();
         let wanted = [0..2, 5..6, len - 3..len - 1];
-        let list = format!("0-1, 5-5,{}-{}", len - 3, len - 2);
+        let list = format!("0-1,\t5-5 ,,{}-{}", len - 3, len - 2);
         let answer = client.ask("GET", &target, &format!("Range: bytes={list}\r\n"));
         assert_eq!((answer.status, answer.field("Content-Range")), (206, None));
         let again = client.ask("GET", &target, &format!("Range: bytes={list}\r\n"));
