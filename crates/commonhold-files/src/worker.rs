@@ -134,6 +134,11 @@ where
     /// Accepts from a socket that listens.
     pub(crate) fn listen(&mut self, socket: OwnedFd) -> io::Result<()> {
         stop_pacing(&socket);
+        // In the simple protocol, the end of the stream is the end of the contents. With this
+        // option, which accepted connections inherit, the system resets the connections of a
+        // process that dies. A complete answer removes the option from its connection.
+        let resets = self.rules.spoken != ProtocolKind::Http;
+        set_socket_linger(&socket, resets.then_some(Duration::ZERO))?;
         let listener = self.driver.add(socket)?;
         self.listeners.push(listener);
         self.driver.accept(listener);
@@ -354,7 +359,7 @@ where
 
     /// Processes received bytes: answers the next request, or receives more.
     fn advance(&mut self, socket: SocketId) {
-        let Worker { connections, responder, contents, rules, .. } = self;
+        let Worker { driver, connections, responder, contents, rules, .. } = self;
         let Some(connection) = connections.get(socket) else { return };
         let input = connection.rest();
         if input.is_empty() && connection.ended {
@@ -364,6 +369,10 @@ where
             true => Beginning::Http,
             false => begin(rules.spoken, &*responder.layout, input, connection.ended),
         };
+        let is_both = rules.spoken == ProtocolKind::Both;
+        if is_both && beginning == Beginning::Http && !connection.is_http {
+            end_regularly(driver, socket);
+        }
         let has_log = rules.log.is_some();
         let (reply, len) = match beginning {
             Beginning::Unknown => return self.receive(socket),
@@ -499,6 +508,9 @@ where
                 false => self.advance(socket),
             };
         }
+        if !connection.is_http {
+            end_regularly(&mut self.driver, socket);
+        }
         if connection.ended {
             return self.close(socket);
         }
@@ -513,6 +525,14 @@ where
         if let (Some(log), Some(connection)) = (&self.rules.log, self.connections.get(socket)) {
             print(log, connection, self.responder.now, how);
         }
+    }
+}
+
+/// From now on, closing the connection sends the remaining bytes and no reset.
+fn end_regularly(driver: &mut impl Driver<Payload>, socket: SocketId) {
+    if let Some(connection) = driver.descriptor(socket) {
+        // It can only fail because the peer has left.
+        let _ = set_socket_linger(connection, None);
     }
 }
 

@@ -121,6 +121,25 @@ fn a_large_file_of_a_database() {
     }
 }
 
+/// In the simple protocol, the end of the stream would be the end of the contents.
+#[test]
+fn a_server_that_ends_at_once_resets_simple_clients() {
+    let test_dir = TestDir::memory();
+    fs::create_dir(test_dir.path("root")).unwrap();
+    make_sparse(&test_dir.path("root/sparse.bin"), 64 << 20);
+    import(&test_dir);
+    for choices in Choices::some() {
+        let _naming = Naming::new(choices);
+        let place = test_dir.path(if choices.is_database() { "it.db" } else { "root" });
+        let served = Served::new(choices, &place, |_| ());
+        let mut client = Client::narrow(served.address);
+        client.say("sparse.bin\n");
+        assert_eq!(client.take(1000).len(), 1000);
+        drop(served);
+        client.rest_of_reset();
+    }
+}
+
 const BEFORE: usize = 8 << 20;
 const AFTER: usize = 100_000;
 

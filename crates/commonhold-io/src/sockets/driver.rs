@@ -6,7 +6,7 @@
 use super::outgoing::Outgoing;
 use super::waker::Waker;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 /// The id of a socket of one driver. It never names another socket of that driver later, also not
@@ -121,6 +121,9 @@ pub trait Driver<P: Outgoing>: Sized {
     /// Returns the descriptor, which is still nonblocking. Returns `None` and changes nothing if an
     /// operation is outstanding on it, accepting included, or if the id names no socket.
     fn release(&mut self, socket: SocketId) -> Option<OwnedFd>;
+
+    /// The descriptor, for options of the socket; `None` if the id names no socket.
+    fn descriptor(&mut self, socket: SocketId) -> Option<BorrowedFd<'_>>;
 
     /// The waker that makes [`wait`](Self::wait) return [`Done::Woken`], from any thread.
     fn waker(&self) -> Waker;

@@ -29,7 +29,7 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use std::fmt;
 use std::io;
 use std::mem;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 const WAKER: EventData = EventData::new_u64(u64::MAX);
@@ -299,6 +299,10 @@ impl<P: Outgoing, C: Calls<P>> Driver<P> for Polled<P, C> {
         let fd = self.table.release(socket)?;
         let _ = epoll::delete(&self.poll, &fd);
         Some(fd)
+    }
+
+    fn descriptor(&mut self, socket: SocketId) -> Option<BorrowedFd<'_>> {
+        self.table.open(socket).map(|socket| socket.fd.as_fd())
     }
 
     fn waker(&self) -> Waker {

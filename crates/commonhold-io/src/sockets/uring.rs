@@ -30,7 +30,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::mem;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 /// io_uring, one call per turn. It stays in the thread that made it: the kernel takes entries from
@@ -296,6 +296,10 @@ impl<P: Outgoing> Driver<P> for Uring<P> {
 
     fn release(&mut self, socket: SocketId) -> Option<OwnedFd> {
         self.table.release(socket)
+    }
+
+    fn descriptor(&mut self, socket: SocketId) -> Option<BorrowedFd<'_>> {
+        self.table.open(socket).map(|socket| socket.fd.as_fd())
     }
 
     fn waker(&self) -> Waker {

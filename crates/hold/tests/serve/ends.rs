@@ -6,7 +6,7 @@ use crate::support::background::Background;
 use crate::support::{PROGRAM, TestDir};
 use commonhold::Hold;
 use rustix::process::Signal;
-use std::io::Read;
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
@@ -93,7 +93,8 @@ fn a_download_is_finished_first() {
         stream.read_exact(&mut all).expect("the beginning");
         serving.background.signal(Signal::TERM);
         // An idle client is not waited for; its connection is gone when no more are accepted.
-        assert_eq!(idle.read(&mut [0]).expect("the end"), 0);
+        let end = idle.read(&mut [0]).map_err(|error| error.kind());
+        assert!(matches!(end, Ok(0) | Err(ErrorKind::ConnectionReset)), "{end:?}");
         stream.read_to_end(&mut all).expect("the rest");
         let end = all.windows(4).position(|four| four == b"\r\n\r\n").expect("a head");
         assert!(all[end + 4..] == contents, "{} bytes", all.len());
@@ -155,6 +156,22 @@ fn a_replaced_or_orphaned_worker_finishes_its_transfers() {
             serving.stop();
             assert_eq!(test_dir.leftovers(&["public"]), Vec::<String>::new());
         }
+    }
+}
+
+#[test]
+fn a_killed_worker_resets_clients_of_the_simple_protocol() {
+    for kind in ["epoll", "pool", "uring"] {
+        let test_dir = site();
+        test_dir.file("public/large.bin", vec![7; LARGE]);
+        let serving = Serving::start(&test_dir, "public", &["--workers", "1", "--loop", kind]);
+        let mut stream = connect(serving.port).expect("it listens");
+        stream.write_all(b"large.bin\n").expect("it listens");
+        stream.read_exact(&mut [0; 1000]).expect("the beginning");
+        kill(serving.workers()[0]);
+        let end = stream.read_to_end(&mut Vec::new()).map_err(|error| error.kind());
+        assert_eq!(end, Err(ErrorKind::ConnectionReset), "loop {kind}");
+        serving.stop();
     }
 }
 
