@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn ids_end_in_three_ways() {
-        let tree = Tree::new(None);
+        let tree = Tree::new(None, false);
         assert_eq!(both(&tree, "a/b", false), Beginning::Unknown);
         assert_eq!(both(&tree, "a/b", true), Beginning::Simple(0..3));
         assert_eq!(both(&tree, "a/b\r\nmore", false), Beginning::Simple(0..3));
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn http_is_recognized_by_its_first_line() {
-        for layout in [&Tree::new(None) as &dyn Layout, &Zotero] {
+        for layout in [&Tree::new(None, false) as &dyn Layout, &Zotero] {
             assert_eq!(both(layout, "GET /ABCDEFGH HTTP/1.1\r\n", false), Beginning::Http);
             for http in [
                 "\r\nGET / HTTP/1.1\r\n",
@@ -139,8 +139,9 @@ mod tests {
             assert_eq!(both(layout, "GETS\n", false), Beginning::Simple(0..4));
             assert_eq!(both(layout, "\r\nGETS\n", false), Beginning::Simple(0..0));
         }
-        assert_eq!(both(&Tree::new(None), "a file\n", false), Beginning::Simple(0..6));
-        let simple = begin(ProtocolKind::Simple, &Tree::new(None), b"GET / HTTP/1.1\n", false);
+        assert_eq!(both(&Tree::new(None, false), "a file\n", false), Beginning::Simple(0..6));
+        let simple =
+            begin(ProtocolKind::Simple, &Tree::new(None, false), b"GET / HTTP/1.1\n", false);
         assert_eq!(simple, Beginning::Simple(0..14));
         assert_eq!(begin(ProtocolKind::Http, &Zotero, b"ABCD1234", false), Beginning::Http);
     }

@@ -41,6 +41,9 @@ pub struct ServerOptions {
     pub layout: LayoutKind,
     /// The file that answers for a directory, in a layout that has directories; `None` for none.
     pub index: Option<String>,
+    /// Whether files and directories whose names begin with a dot are served, in a layout that has
+    /// directories.
+    pub hidden: bool,
     /// The symlinks that are followed.
     pub symlinks: Symlinks,
     /// The protocols that the server speaks.
@@ -83,6 +86,7 @@ impl ServerOptions {
             place: place.into(),
             layout: LayoutKind::default(),
             index: Some("index.html".to_owned()),
+            hidden: false,
             symlinks: Symlinks::default(),
             spoken: ProtocolKind::default(),
             kind: LoopKind::Epoll,
@@ -150,7 +154,8 @@ impl Server {
     /// hold's map; `Io` if threads or descriptors have run out.
     pub fn start(options: ServerOptions, listeners: &[OwnedFd]) -> Result<Server> {
         let place = options.place.clone();
-        let layout: Arc<dyn Layout> = options.layout.layout(options.index.as_deref()).into();
+        let layout: Arc<dyn Layout> =
+            options.layout.layout(options.index.as_deref(), options.hidden).into();
         let directory = match options.source {
             SourceKind::Sendfile => {
                 let opened = Directory::open(&place, options.symlinks);

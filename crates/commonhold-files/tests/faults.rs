@@ -245,7 +245,7 @@ fn import_all(trial: &Trial) {
     let before = descriptors();
     let all = || -> std::io::Result<u64> {
         let directory = Directory::open(&place, Symlinks::Inside)?;
-        let layout = LayoutKind::Tree.layout(None);
+        let layout = LayoutKind::Tree.layout(None, false);
         import(&directory, &*layout, &to, &mut |_, _| ()).map(|(files, _)| files)
     };
     trial.arm();

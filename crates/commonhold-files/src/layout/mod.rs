@@ -51,12 +51,12 @@ pub enum LayoutKind {
 }
 
 impl LayoutKind {
-    /// The layout; `index` is the file that answers for a directory, where the layout has
-    /// directories.
+    /// The layout. Where it has directories, `index` is the file that answers for one, and `hidden`
+    /// adds the files and directories whose names begin with a dot.
     #[must_use]
-    pub fn layout(self, index: Option<&str>) -> Box<dyn Layout> {
+    pub fn layout(self, index: Option<&str>, hidden: bool) -> Box<dyn Layout> {
         match self {
-            LayoutKind::Tree => Box::new(Tree::new(index)),
+            LayoutKind::Tree => Box::new(Tree::new(index, hidden)),
             LayoutKind::Zotero => Box::new(Zotero),
         }
     }

@@ -13,17 +13,50 @@ const DEEPEST: usize = 64;
 
 /// Ids are paths below the directory, without a slash in front. An id that ends with a slash, or is
 /// empty, names a directory: it means the directory's index file, if there is to be one.
+///
+/// Files and directories whose names begin with a dot are hidden, except the directory
+/// `.well-known` of RFC 8615.
 #[derive(Debug)]
 pub struct Tree {
     index: Option<Vec<u8>>,
+    hidden: bool,
 }
 
 impl Tree {
-    /// Answers for directories with the file of this name in them; with `None`, not at all.
+    /// Answers for directories with the file of this name in them; with `None`, not at all. Has
+    /// hidden files only if `hidden` is set.
     #[must_use]
-    pub fn new(index: Option<&str>) -> Tree {
-        Tree { index: index.map(|name| name.as_bytes().to_vec()) }
+    pub fn new(index: Option<&str>, hidden: bool) -> Tree {
+        Tree { index: index.map(|name| name.as_bytes().to_vec()), hidden }
     }
+
+    fn walk(
+        &self,
+        directory: &Directory,
+        path: &Path,
+        depth: usize,
+        each: &mut dyn FnMut(&[u8], &Path) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut names = directory.names(path)?;
+        names.retain(|name| self.hidden || !is_hidden(depth, name.as_bytes()));
+        names.sort();
+        for name in names {
+            let path = path.join(&name);
+            match directory.look(&path)? {
+                Some(_) => each(path.as_os_str().as_bytes(), &path)?,
+                None if depth < DEEPEST && directory.is_directory_itself(&path)? => {
+                    self.walk(directory, &path, depth + 1, each)?;
+                }
+                None => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a name is hidden; `depth` is the number of directories above it.
+fn is_hidden(depth: usize, name: &[u8]) -> bool {
+    name.starts_with(b".") && !(depth == 0 && name == b".well-known")
 }
 
 impl Layout for Tree {
@@ -39,7 +72,9 @@ impl Layout for Tree {
         };
         // Names of nothing, of the same directory and of its parent are invalid; a NUL ends names.
         let is_name = |name: &[u8]| !matches!(name, b"" | b"." | b"..") && !name.contains(&0);
-        if !inside.is_empty() && !inside.split(|&byte| byte == b'/').all(is_name) {
+        let mut names = inside.split(|&byte| byte == b'/').enumerate();
+        let is_open = |depth, name| self.hidden || !is_hidden(depth, name);
+        if !inside.is_empty() && !names.all(|(depth, name)| is_name(name) && is_open(depth, name)) {
             return None;
         }
         if !is_directory {
@@ -61,29 +96,8 @@ impl Layout for Tree {
         directory: &Directory,
         each: &mut dyn FnMut(&[u8], &Path) -> io::Result<()>,
     ) -> io::Result<()> {
-        walk(directory, Path::new(""), DEEPEST, each)
+        self.walk(directory, Path::new(""), 0, each)
     }
-}
-
-fn walk(
-    directory: &Directory,
-    path: &Path,
-    deeper: usize,
-    each: &mut dyn FnMut(&[u8], &Path) -> io::Result<()>,
-) -> io::Result<()> {
-    let mut names = directory.names(path)?;
-    names.sort();
-    for name in names {
-        let path = path.join(&name);
-        match directory.look(&path)? {
-            Some(_) => each(path.as_os_str().as_bytes(), &path)?,
-            None if deeper > 0 && directory.is_directory_itself(&path)? => {
-                walk(directory, &path, deeper - 1, each)?;
-            }
-            None => {}
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -91,7 +105,7 @@ mod tests {
     use super::*;
 
     fn id(text: &str) -> Option<String> {
-        let tree = Tree::new(Some("index.html"));
+        let tree = Tree::new(Some("index.html"), false);
         tree.id(text.as_bytes()).map(|id| String::from_utf8(id.into_owned()).unwrap())
     }
 
@@ -99,10 +113,24 @@ mod tests {
     fn ids_are_paths_below() {
         assert_eq!(id("/a/b.txt").as_deref(), Some("a/b.txt"));
         assert_eq!(id("a/b.txt").as_deref(), Some("a/b.txt"));
-        assert_eq!(id("a/..b/.c").as_deref(), Some("a/..b/.c"));
+        assert_eq!(id("a/b..c/d.").as_deref(), Some("a/b..c/d."));
         for none in ["..", "/../x", "a/../b", "a/./b", "a//b", "//a", "//", "/./", "a\0b", "a/.."] {
             assert_eq!(id(none), None, "{none:?}");
         }
+    }
+
+    #[test]
+    fn names_that_begin_with_a_dot_are_hidden() {
+        let all = Tree::new(Some("index.html"), true);
+        for hidden in [".a", "/.git/config", ".git/", "a/.b", "a/.b/c", "..b", "a/.well-known/b"] {
+            assert_eq!(id(hidden), None, "{hidden:?}");
+            assert!(all.id(hidden.as_bytes()).is_some(), "{hidden:?}");
+        }
+        for parent in ["..", "a/../b", "a/./b"] {
+            assert_eq!(all.id(parent.as_bytes()), None, "{parent:?}");
+        }
+        assert_eq!(id("/.well-known/a").as_deref(), Some(".well-known/a"));
+        assert_eq!(id("/.well-known/.a"), None);
     }
 
     #[test]
@@ -110,7 +138,7 @@ mod tests {
         assert_eq!(id("/").as_deref(), Some("index.html"));
         assert_eq!(id("").as_deref(), Some("index.html"));
         assert_eq!(id("/a/").as_deref(), Some("a/index.html"));
-        assert_eq!(Tree::new(None).id(b"/a/"), None);
-        assert_eq!(Tree::new(None).id(b"/"), None);
+        assert_eq!(Tree::new(None, false).id(b"/a/"), None);
+        assert_eq!(Tree::new(None, false).id(b"/"), None);
     }
 }

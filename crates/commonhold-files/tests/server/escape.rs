@@ -196,6 +196,32 @@ fn only_regular_files_are_opened() {
     }
 }
 
+#[test]
+fn hidden_files_are_served_only_on_request() {
+    for choices in Choices::some() {
+        let _naming = Naming::new(choices);
+        let temptation = Temptation::new();
+        let names = [&b".env"[..], b".git/config", b"sub/.git/config"];
+        names.iter().for_each(|name| put(&temptation.root(), name, name, 0));
+        put(&temptation.root(), b".well-known/a", b"known", 0);
+        for hidden in [false, true] {
+            let served = temptation.served(choices, |options| options.hidden = hidden);
+            for name in names {
+                let answer = get(served.address, &target(name));
+                let by_id = simple(served.address, &[name, b"\n"].concat());
+                match hidden {
+                    true => assert_eq!((&*answer.body, &*by_id), (name, name)),
+                    false => assert_eq!((answer.status, &*by_id), (404, &[0][..])),
+                }
+            }
+            let directory = get(served.address, "/.git");
+            assert_eq!(directory.status, if hidden { 301 } else { 404 });
+            assert_eq!(get(served.address, "/.well-known/a").body, b"known");
+            served.finish();
+        }
+    }
+}
+
 /// Everything that a name may have.
 const NAMES: [&[u8]; 12] = [
     b"a b",

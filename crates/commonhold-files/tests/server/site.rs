@@ -106,7 +106,7 @@ impl Site {
 /// Makes a database.
 pub fn database(from: &Path, layout: LayoutKind, to: &Path) {
     let directory = Directory::open(from, Symlinks::Inside).unwrap();
-    import(&directory, &*layout.layout(None), to, &mut |_, _| ()).unwrap();
+    import(&directory, &*layout.layout(None, true), to, &mut |_, _| ()).unwrap();
 }
 
 /// Writes a file, in a directory that may not be there yet.

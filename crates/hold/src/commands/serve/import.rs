@@ -20,7 +20,8 @@ Examples:
 
 The file appears under its name only when the database is complete. A server that uses an older
 database then switches to the new one. The command imports regular files, with their .br and .gz
-versions. It follows symlinks only if they stay below DIR.
+versions. It follows symlinks only if they stay below DIR. Without --hidden, it skips names that
+begin with a dot, except DIR/.well-known.
 
 Exit codes:
   0     the database is complete
@@ -40,6 +41,10 @@ pub struct Args {
     /// How ids map to files
     #[arg(long, value_name = "LAYOUT", default_value_t, value_parser = choice(&LayoutKind::ALL, LayoutKind::word))]
     layout: LayoutKind,
+
+    /// Also import files and directories whose names begin with a dot
+    #[arg(long)]
+    hidden: bool,
 }
 
 /// Imports.
@@ -48,7 +53,7 @@ pub fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     let failed = |path: &PathBuf, error| Failure::failed(format!("{}: {error}", path.display()));
     let directory = Directory::open(&args.place, Symlinks::Inside);
     let directory = directory.map_err(|error| failed(&args.place, error))?;
-    let layout = args.layout.layout(None);
+    let layout = args.layout.layout(None, args.hidden);
     let spinner = progress::of_bytes(&output, None);
     let mut progress = |files: u64, bytes: u64| {
         spinner.set_position(bytes);

@@ -50,6 +50,10 @@ pub struct Args {
     #[arg(long, value_name = "NAME", default_value = "index.html")]
     index: String,
 
+    /// Also serve files and directories whose names begin with a dot
+    #[arg(long)]
+    hidden: bool,
+
     /// Also follow symlinks that lead out of DIR
     #[arg(long)]
     follow_symlinks: bool,
@@ -213,6 +217,7 @@ impl Args {
         options.layout = self.layout;
         options.spoken = self.protocol;
         options.index = Some(self.index.clone()).filter(|name| !name.is_empty());
+        options.hidden = self.hidden;
         options.symlinks = if self.follow_symlinks { Symlinks::All } else { Symlinks::Inside };
         options.patience = Patience {
             head: limits.head_timeout,
