@@ -199,7 +199,7 @@ impl Responder {
     /// as an unchanged part.
     fn packed<H>(&mut self, head: &Head<'_>, keep: bool, contents: Contents) -> Reply<H> {
         let Some(packed) = Packed::of(contents.as_ref()) else {
-            return self.plain(500, keep, false, "");
+            return self.plain(500, keep, head.method == Method::Head, "");
         };
         let len = packed.len as u64;
         match self.decide(head, &packed.lines, packed.modified, len) {
