@@ -176,12 +176,13 @@ fn works_again(
 }
 
 /// Passed by one that recovers; once in the life of a process; by the successor of one that failed.
-const ELSEWHERE: [&str; 7] = [
+const ELSEWHERE: [&str; 8] = [
     "recover.begin",
     "os.atfork",
     "os.boot-id",
     "rotate.stat",
     "rotate.shorten",
+    "backup.directory",
     "backup.stat",
     "backup.rename",
 ];

@@ -482,27 +482,88 @@ fn a_file_that_was_replaced_after_a_failed_round_keeps_its_lines() {
 }
 
 /// A round that fails after it has put the file away is taken back from what is left of it, and
-/// nothing stays under the other name.
+/// nothing stays under the other name. On a disk, a new file may get the number of the last one.
 #[test]
 fn a_failed_round_that_has_rotated_is_taken_back() {
-    for fails_at in 2..=3 {
-        let test_dir = TestDir::memory();
+    let dirs = [TestDir::memory, TestDir::file];
+    let cases = dirs.iter().flat_map(|dir| [(dir, 2), (dir, 3)]);
+    for ((dir, fails_at), keep) in cases.flat_map(|case| [(case, 0), (case, 2)]) {
+        let test_dir = dir();
         let (path, out) = (test_dir.path("it.hold"), test_dir.path("it.log"));
-        Child::run(format!("collector, failing at {fails_at}"), || {
-            let (_, log) = filled(&path);
+        let mut killed = Child::run(format!("collector, failing at {fails_at}"), || {
+            let hold = Hold::create(&path).unwrap();
+            let options = LogOptions::new().rings(2).ring_bytes(1 << 16);
+            let log = hold.logs().create("it", options).unwrap();
+            let write = |number: usize| {
+                let line = format!("line {number}");
+                assert_eq!(log.write(LogLevel::Info, line).unwrap(), Written::Accepted);
+            };
             let mut file = RotatedFile::open(&out, 1000, 0).unwrap();
             let mut collector = log.collector().unwrap().format(plain);
+            (0..50).for_each(write);
+            collector.finish_to_file(&mut file).unwrap();
+            (50..LINES).for_each(write);
             let fault = format!("rotate.write:ENOSPC:once:{fails_at}");
             commonhold::steps::arm_fault(&fault).unwrap();
             refused(collector.finish_to_file(&mut file), ErrorKind::Full, "collecting");
-            collector.finish_to_file(&mut file).unwrap();
-            let text = std::fs::read_to_string(&out).unwrap();
-            let numbers: Vec<usize> = text.lines().map(|line| line[5..].parse().unwrap()).collect();
-            assert!(numbers.iter().copied().eq(LINES - numbers.len()..LINES), "{numbers:?}");
-            assert!(!test_dir.path("it.log.0").exists());
-        })
-        .finish();
+            commonhold::steps::arm("collect.written:kill").unwrap();
+            drop(collector.finish_to_file(&mut file));
+        });
+        assert_eq!(killed.wait(), End::By(Signal::SIGKILL));
+        let hold = Hold::open(&path).unwrap();
+        let collector = hold.logs().open("it").unwrap().collector().unwrap();
+        let mut file = RotatedFile::open(&out, 1000, keep).unwrap();
+        collector.format(plain).finish_to_file(&mut file).unwrap();
+        let files = ["it.log.2", "it.log.1", "it.log"].map(|name| test_dir.path(name));
+        let text = files.map(|file| std::fs::read_to_string(file).unwrap_or_default()).concat();
+        let numbers: Vec<usize> = text.lines().map(|line| line[5..].parse().unwrap()).collect();
+        assert!(numbers.iter().copied().eq(LINES - numbers.len()..LINES), "{numbers:?}");
+        assert!(!test_dir.path("it.log.put-away").exists());
     }
+}
+
+/// The next file cannot be begun, and then the collector is killed in the round after.
+#[test]
+fn a_round_after_a_failed_rotation_has_a_place() {
+    for keep in [0, 1, 2] {
+        let test_dir = TestDir::memory();
+        let (path, out) = (test_dir.path("it.hold"), test_dir.path("it.log"));
+        let mut killed = Child::run(format!("collector, keeping {keep}"), || {
+            let hold = Hold::create(&path).unwrap();
+            let log = hold.logs().create("it", LogOptions::new()).unwrap();
+            let mut file = RotatedFile::open(&out, 20, keep).unwrap();
+            let mut collector = log.collector().unwrap().format(plain);
+            assert_eq!(log.write(LogLevel::Info, "a first line").unwrap(), Written::Accepted);
+            collector.finish_to_file(&mut file).unwrap();
+            assert_eq!(log.write(LogLevel::Info, "line two").unwrap(), Written::Accepted);
+            commonhold::steps::arm_fault("rotate.open:EMFILE:once").unwrap();
+            refused(collector.finish_to_file(&mut file), ErrorKind::Io, "many open files");
+            commonhold::steps::arm("collect.written:kill").unwrap();
+            drop(collector.finish_to_file(&mut file));
+        });
+        assert_eq!(killed.wait(), End::By(Signal::SIGKILL));
+        let hold = Hold::open(&path).unwrap();
+        let collector = hold.logs().open("it").unwrap().collector().unwrap();
+        let mut file = RotatedFile::open(&out, 20, keep).unwrap();
+        collector.format(plain).finish_to_file(&mut file).unwrap();
+        assert_eq!(std::fs::read_to_string(&out).unwrap(), "line two\n", "keeping {keep}");
+    }
+}
+
+/// Another tool rotates the file, to names of its own.
+#[test]
+fn a_file_that_another_tool_moved_away_stays() {
+    let test_dir = TestDir::memory();
+    let (path, out) = (test_dir.path("it.hold"), test_dir.path("it.log"));
+    let (_, log) = filled(&path);
+    let mut file = RotatedFile::open(&out, u64::MAX, 0).unwrap();
+    let mut collector = log.collector().unwrap().format(plain);
+    collector.finish_to_file(&mut file).unwrap();
+    std::fs::rename(&out, test_dir.path("it.log.0")).unwrap();
+    assert_eq!(log.write(LogLevel::Info, "one more").unwrap(), Written::Accepted);
+    collector.finish_to_file(&mut file).unwrap();
+    is_complete(&std::fs::read(test_dir.path("it.log.0")).unwrap());
+    assert_eq!(std::fs::read_to_string(&out).unwrap(), "one more\n");
 }
 
 /// One of two files was put away and could not be begun again. The other one has collected since.

@@ -101,6 +101,7 @@ fn an_error_leaves_the_earlier_backups() {
         ("backup.sync:EIO:once", named(&[4, 3, 2, 1])),
         ("backup.rename:EIO:once", named(&[4, 3, 2, 1])),
         // The first look, and the third one of the renaming.
+        ("backup.directory:EMFILE:once", named(&[4, 3, 2, 1])),
         ("backup.stat:EIO:once", named(&[4, 3, 2, 1])),
         ("backup.stat:EIO:once:11", named(&[4, 3, 2, 1])),
         ("draft.link:ENOSPC:once", {

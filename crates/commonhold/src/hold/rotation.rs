@@ -128,12 +128,18 @@ impl Drop for Turn {
 fn lock(hold: &Hold, to: &Path) -> Result<Option<Turn>> {
     let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty());
     let directory = parent.unwrap_or(Path::new("."));
-    let Ok(file) = File::open(directory) else { return Ok(None) };
+    let failed = |e: &io::Error| Error::os(format!("locking {}", directory.display()), e);
+    let file = match fault!("backup.directory").and_then(|()| File::open(directory)) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(None),
+        Err(error) => return Err(failed(&error)),
+    };
     let patience = Patience::new(hold.arena().lock_timeout());
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(Some(Turn(file))),
-            Err(TryLockError::Error(_)) => return Ok(None),
+            Err(TryLockError::Error(error)) if is_unsupported(&error) => return Ok(None),
+            Err(TryLockError::Error(error)) => return Err(failed(&error)),
             Err(TryLockError::WouldBlock) => {}
         }
         let Some(pause) = patience.shorten(PAUSE) else {
@@ -146,4 +152,10 @@ fn lock(hold: &Hold, to: &Path) -> Result<Option<Turn>> {
         };
         std::thread::sleep(pause);
     }
+}
+
+/// Whether the file system has no locks.
+fn is_unsupported(error: &io::Error) -> bool {
+    let unsupported = [libc::ENOSYS, libc::EOPNOTSUPP, libc::EINVAL];
+    error.raw_os_error().is_some_and(|number| unsupported.contains(&number))
 }

@@ -63,8 +63,9 @@ impl Place {
 
 impl RotatedFile {
     /// Opens the file to append to it, or creates it. Each file has at most `max_bytes` (but a
-    /// longer line gets a file of its own), and at most `keep` older ones exist. For one process at
-    /// a time, like the collector.
+    /// longer line gets a file of its own), and at most `keep` older ones exist. For one log, and
+    /// for one process at a time, like the collector. With `keep` 0, a collector gives a full file
+    /// the suffix `.put-away` until the new lines count as collected.
     ///
     /// # Errors
     /// `Invalid` if `max_bytes` is 0; those of opening files.
@@ -108,22 +109,21 @@ impl RotatedFile {
         rapidhash_v3_seeded(self.path.as_os_str().as_bytes(), &DEFAULT_RAPID_SECRETS)
     }
 
-    /// Opens the file of the path again if it is another one by now: since this one was opened,
-    /// another collector may have rotated it, or somebody may have moved it away.
+    /// Opens the path again if it leads to another file by now, or to none: since this one was
+    /// opened, another collector may have rotated it, or somebody may have moved it away.
     ///
     /// # Errors
     /// Those of looking at the files and of opening.
     fn follow_path(&mut self) -> io::Result<()> {
-        let (open, there) = (self.file.metadata()?, identity(&self.path)?);
-        if there == Some((open.dev(), open.ino())) {
-            self.bytes = open.len();
-        } else if there.is_some() || !self.is_put_away {
-            self.begin_again()?;
+        let open = self.file.metadata()?;
+        match identity(&self.path)? == Some((open.dev(), open.ino())) {
+            true => self.bytes = open.len(),
+            false => self.begin_again()?,
         }
         Ok(())
     }
 
-    /// Removes what was written after a place, if that is one in these files.
+    /// Removes the text that was written after a place, if that is one in these files.
     ///
     /// # Errors
     /// Those of looking for the place and of shortening files. Then nothing may be written: the
@@ -132,59 +132,41 @@ impl RotatedFile {
         if place.path != self.path_hash() {
             return Ok(());
         }
-        // If it is gone, nothing shows which text came later. But if a round rotates more than
-        // once without older files, its first one is gone, and the file has its text alone.
-        let age = self.age_of(place)?;
-        let was_replaced = age.is_none() && self.keep == 0 && identity(&self.aged(1))?.is_some();
-        // The oldest last: after a kill in between, the next collector still finds the place.
-        for age in 0..age.unwrap_or(was_replaced.into()) {
-            shorten(&self.aged(age), 0)?;
+        if identity(&self.put_away_path())?.is_some() {
+            // The round has put its first file away: this one has text of the round alone.
+            shorten(&self.path, 0)?;
             step!("collect.emptied");
-        }
-        if let Some(age) = age {
-            shorten(&self.aged(age), place.bytes)?;
+        } else if let Some(age) = age_of(&self.path, place)? {
+            // The oldest last: after a kill in between, the next collector still finds the place.
+            for age in 0..age {
+                shorten(&aged(&self.path, age), 0)?;
+                step!("collect.emptied");
+            }
+            shorten(&aged(&self.path, age), place.bytes)?;
         }
         step!("collect.truncated");
         self.bytes = self.file.metadata()?.len();
         Ok(())
     }
 
-    /// How many rotations old the file with the place is; `None` if it is gone.
-    fn age_of(&self, place: Place) -> io::Result<Option<u32>> {
-        let mut missing = 0;
-        for age in 0..=self.keep.max(1) {
-            match identity(&self.aged(age))? {
-                Some(found) if found == (place.dev, place.ino) => return Ok(Some(age)),
-                Some(_) => missing = 0,
-                None if missing == MOST_MISSING => break,
-                None => missing += 1,
-            }
-        }
-        Ok(None)
-    }
-
-    /// The last round is marked, or was taken back. If no older files are kept, removes the one
-    /// that this round has put away.
+    /// The last round is marked, or was taken back: removes the file that it has put away.
     ///
     /// # Errors
     /// Those of removing files.
     pub(crate) fn end_round(&mut self) -> io::Result<()> {
-        if self.keep == 0 {
-            remove(&self.aged(1))?;
+        let put_away = self.put_away_path();
+        if identity(&put_away)?.is_some() {
+            remove(&put_away)?;
         }
         self.is_in_round = false;
         Ok(())
     }
 
-    /// The file that is `age` rotations old. If no older ones are kept, the one before has a name
-    /// of its own, for the rest of the round that rotates.
-    fn aged(&self, age: u32) -> PathBuf {
+    /// The name of the full file, if no older ones are kept, until its round is marked: it shows
+    /// that the round has begun a new file.
+    fn put_away_path(&self) -> PathBuf {
         let mut name = self.path.clone().into_os_string();
-        match age {
-            0 => {}
-            1 if self.keep == 0 => name.push(".0"),
-            age => name.push(format!(".{age}")),
-        }
+        name.push(".put-away");
         name.into()
     }
 
@@ -208,22 +190,48 @@ impl RotatedFile {
     /// The oldest first: after a kill or an error in between, a number is missing and nothing else.
     /// The next attempt moves only the files before that number.
     fn put_away(&self) -> io::Result<()> {
-        if self.keep == 0 && !self.is_in_round {
-            return remove(&self.path);
+        match (self.keep, self.is_in_round) {
+            (0, false) => return remove(&self.path),
+            (0, true) => return rename(&self.path, &self.put_away_path()),
+            _ => {}
         }
-        let most = self.keep.max(1);
-        let missing = |age: &u32| is_missing(&self.aged(*age));
-        let free = (1..most).find(missing).unwrap_or(most);
-        for age in (0..free).rev() {
-            let from = self.aged(age);
-            let renamed =
-                fault!("rotate.rename").and_then(|()| std::fs::rename(&from, self.aged(age + 1)));
-            match renamed {
-                Err(error) if !is_missing(&from) => return Err(error),
-                _ => {}
-            }
+        let missing = |age: &u32| is_missing(&aged(&self.path, *age));
+        let free = (1..self.keep).find(missing).unwrap_or(self.keep);
+        (0..free).rev().try_for_each(|age| {
+            let [from, to] = [age, age + 1].map(|age| aged(&self.path, age));
+            rename(&from, &to)
+        })
+    }
+}
+
+/// The file that is `age` rotations old.
+fn aged(path: &Path, age: u32) -> PathBuf {
+    let mut name = path.to_owned().into_os_string();
+    if age > 0 {
+        name.push(format!(".{age}"));
+    }
+    name.into()
+}
+
+/// How many rotations old the file with the place is; `None` if it is gone.
+fn age_of(path: &Path, place: Place) -> io::Result<Option<u32>> {
+    let mut missing = 0;
+    for age in 0.. {
+        match identity(&aged(path, age))? {
+            Some(found) if found == (place.dev, place.ino) => return Ok(Some(age)),
+            Some(_) => missing = 0,
+            None if missing == MOST_MISSING => break,
+            None => missing += 1,
         }
-        Ok(())
+    }
+    Ok(None)
+}
+
+/// Renames a file, unless it is gone.
+fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    match fault!("rotate.rename").and_then(|()| std::fs::rename(from, to)) {
+        Err(error) if !is_missing(from) => Err(error),
+        _ => Ok(()),
     }
 }
 

@@ -134,6 +134,7 @@ pub const FAULTS: &[(&str, &[&str])] = &[
     ("backup.duplicate", &["EMFILE", "ENFILE"]),
     ("backup.write", ROOM),
     ("backup.sync", &["EIO", "ENOSPC", "EDQUOT"]),
+    ("backup.directory", &["EMFILE", "ENFILE", "ENOMEM"]),
     ("backup.stat", &["EIO", "ENOMEM", "EACCES"]),
     ("backup.rename", &["ENOSPC", "EIO", "EACCES", "ENOENT"]),
     // Files that collect logs.

@@ -8,6 +8,7 @@ use commonhold::Hold;
 use commonhold::map::{Map, MapOptions};
 use commonhold_io::sockets::{Epoll, Options, Outgoing, Waker};
 use commonhold_testing::support::test_dir::TestDir;
+use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 
 /// Replicas in a full sync at the same time.
@@ -132,6 +133,10 @@ impl Driver<Payload> for Greedy {
     }
 
     fn finish(&mut self, _: SocketId) {}
+
+    fn descriptor(&mut self, _: SocketId) -> Option<BorrowedFd<'_>> {
+        None
+    }
 
     fn shut(&mut self, socket: SocketId) {
         Driver::<Payload>::shut(&mut self.real, socket);
