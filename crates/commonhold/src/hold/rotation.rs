@@ -128,7 +128,9 @@ impl Drop for Turn {
 fn lock(hold: &Hold, to: &Path) -> Result<Option<Turn>> {
     let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty());
     let directory = parent.unwrap_or(Path::new("."));
-    let failed = |e: &io::Error| Error::os(format!("locking {}", directory.display()), e);
+    let failed = |e: &io::Error| {
+        Error::os(format!("{}: cannot lock the directory of the backups", directory.display()), e)
+    };
     let file = match fault!("backup.directory").and_then(|()| File::open(directory)) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(None),
@@ -156,6 +158,5 @@ fn lock(hold: &Hold, to: &Path) -> Result<Option<Turn>> {
 
 /// Whether the file system has no locks.
 fn is_unsupported(error: &io::Error) -> bool {
-    let unsupported = [libc::ENOSYS, libc::EOPNOTSUPP, libc::EINVAL];
-    error.raw_os_error().is_some_and(|number| unsupported.contains(&number))
+    matches!(error.kind(), io::ErrorKind::Unsupported | io::ErrorKind::InvalidInput)
 }
