@@ -138,6 +138,7 @@ impl Child {
     }
 
     /// Waits for the end of a child that SIGKILL ends.
+    #[cfg(feature = "steps")]
     pub(crate) fn join_killed(mut self) {
         let mut status = 0;
         // SAFETY: our own child; the status is ours.
