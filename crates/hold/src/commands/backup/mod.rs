@@ -3,8 +3,8 @@
 
 mod contents;
 
+use crate::commands::shared::own_or_subcommand::OwnOrSubcommand;
 use crate::target::{Directory, HoldName};
-use clap::ArgMatches;
 use commonhold::hold::BackupReport;
 use commonhold_terminal::failure::{Failure, Result, note};
 use commonhold_terminal::help::flowing;
@@ -39,47 +39,7 @@ Do not copy the file of an open hold with 'cp': the copy may be inconsistent. A 
 consistent.";
 
 /// Options of `hold backup`: a subcommand, or those for making a backup.
-#[derive(Debug)]
-pub enum Args {
-    Sub(Subcommand),
-    Make(MakeArgs),
-}
-
-impl clap::FromArgMatches for Args {
-    fn from_arg_matches(matches: &ArgMatches) -> std::result::Result<Args, clap::Error> {
-        match matches.subcommand_name() {
-            Some(_) => {
-                <Subcommand as clap::FromArgMatches>::from_arg_matches(matches).map(Args::Sub)
-            }
-            None => <MakeArgs as clap::FromArgMatches>::from_arg_matches(matches).map(Args::Make),
-        }
-    }
-
-    fn update_from_arg_matches(
-        &mut self,
-        matches: &ArgMatches,
-    ) -> std::result::Result<(), clap::Error> {
-        *self = <Args as clap::FromArgMatches>::from_arg_matches(matches)?;
-        Ok(())
-    }
-}
-
-impl clap::Args for Args {
-    fn augment_args(command: clap::Command) -> clap::Command {
-        <Subcommand as clap::Subcommand>::augment_subcommands(
-            <MakeArgs as clap::Args>::augment_args(command),
-        )
-        .args_conflicts_with_subcommands(true)
-        .subcommand_negates_reqs(true)
-        .subcommand_required(false)
-        .arg_required_else_help(true)
-        .disable_help_subcommand(true)
-    }
-
-    fn augment_args_for_update(command: clap::Command) -> clap::Command {
-        <Args as clap::Args>::augment_args(command)
-    }
-}
+pub type Args = OwnOrSubcommand<MakeArgs, Subcommand>;
 
 /// The subcommands of `hold backup`.
 #[derive(clap::Subcommand, Debug)]
@@ -108,8 +68,8 @@ pub struct MakeArgs {
 /// Makes a backup, or verifies one.
 pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
     match args {
-        Args::Sub(Subcommand::Verify(args)) => contents::run(args, output),
-        Args::Make(args) => make(args, directory, &output.text_or_json("backup")?),
+        Args::Subcommand(Subcommand::Verify(args)) => contents::run(args, output),
+        Args::Own(args) => make(args, directory, &output.text_or_json("backup")?),
     }
 }
 

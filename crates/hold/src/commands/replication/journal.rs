@@ -8,9 +8,9 @@ mod recording;
 
 use self::recording::Recording;
 use super::service::Service;
+use crate::commands::shared::own_or_subcommand::OwnOrSubcommand;
 use crate::making::NewHold;
 use crate::target::{Directory, MapName};
-use clap::ArgMatches;
 use commonhold::Hold;
 use commonhold::raw::{is_unready, open_unready_map};
 use commonhold_replicate::journal::{
@@ -69,48 +69,7 @@ Exit codes:
   2, 3  error (see 'hold help')";
 
 /// Options of `hold journal`: a subcommand, or those for keeping a journal.
-#[derive(Debug)]
-pub enum Args {
-    Sub(Subcommand),
-    Keep(Box<KeepArgs>),
-}
-
-impl clap::FromArgMatches for Args {
-    fn from_arg_matches(matches: &ArgMatches) -> std::result::Result<Args, clap::Error> {
-        match matches.subcommand_name() {
-            Some(_) => {
-                <Subcommand as clap::FromArgMatches>::from_arg_matches(matches).map(Args::Sub)
-            }
-            None => <KeepArgs as clap::FromArgMatches>::from_arg_matches(matches)
-                .map(|args| Args::Keep(Box::new(args))),
-        }
-    }
-
-    fn update_from_arg_matches(
-        &mut self,
-        matches: &ArgMatches,
-    ) -> std::result::Result<(), clap::Error> {
-        *self = <Args as clap::FromArgMatches>::from_arg_matches(matches)?;
-        Ok(())
-    }
-}
-
-impl clap::Args for Args {
-    fn augment_args(command: clap::Command) -> clap::Command {
-        <Subcommand as clap::Subcommand>::augment_subcommands(
-            <KeepArgs as clap::Args>::augment_args(command),
-        )
-        .args_conflicts_with_subcommands(true)
-        .subcommand_negates_reqs(true)
-        .subcommand_required(false)
-        .arg_required_else_help(true)
-        .disable_help_subcommand(true)
-    }
-
-    fn augment_args_for_update(command: clap::Command) -> clap::Command {
-        <Args as clap::Args>::augment_args(command)
-    }
-}
+pub type Args = OwnOrSubcommand<KeepArgs, Subcommand>;
 
 /// The subcommands of `hold journal`.
 #[derive(clap::Subcommand, Debug)]
@@ -152,10 +111,10 @@ pub struct KeepArgs {
 /// Verifies a journal, or keeps one.
 pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCode> {
     match args {
-        Args::Sub(Subcommand::Run(args)) => hold::run(args, directory, output),
-        Args::Sub(Subcommand::Rebuild(args)) => rebuild::run(args, directory, output),
-        Args::Sub(Subcommand::Verify(args)) => contents::run(args, output),
-        Args::Keep(args) => keep(args, directory, output),
+        Args::Subcommand(Subcommand::Run(args)) => hold::run(args, directory, output),
+        Args::Subcommand(Subcommand::Rebuild(args)) => rebuild::run(args, directory, output),
+        Args::Subcommand(Subcommand::Verify(args)) => contents::run(args, output),
+        Args::Own(args) => keep(args, directory, output),
     }
 }
 

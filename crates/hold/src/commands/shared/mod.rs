@@ -9,6 +9,7 @@
 //! - [`structure_kind`]: the kind of a named structure in a hold
 //! - [`inherited_sockets`]: sockets that systemd passes
 //! - [`backup_stream`]: a backup on standard input
+//! - [`own_or_subcommand`]: a command with options of its own, and subcommands
 
 pub mod backup_stream;
 pub mod choice_parser;
@@ -16,6 +17,7 @@ pub mod confirmation;
 pub mod inherited_sockets;
 pub mod map_iteration;
 pub mod message_source;
+pub mod own_or_subcommand;
 pub mod receive_loop;
 pub mod structure_kind;
 pub mod wait_for_space;
