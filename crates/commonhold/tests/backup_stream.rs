@@ -1,5 +1,5 @@
-//! Backups through streams, and what their contents are found to be: whole, cut off anywhere, and with any
-//! byte changed.
+//! Backups through streams, and the contents that are found in them: whole, cut off anywhere, and
+//! with any byte changed.
 
 use crate::support::process::Child;
 use crate::support::test_dir::TestDir;

@@ -1,5 +1,5 @@
-//! Rotated backups: kills between any two renames, and errors, leave the newest complete backup under
-//! the first or the second name.
+//! Rotated backups: kills between any two renames, and errors, leave the newest complete backup
+//! under the first or the second name.
 
 use crate::support::process::{Child, End};
 use crate::support::standstill::{go_on, stopped};

@@ -223,7 +223,7 @@ fn mistakes_name_the_way_out() {
     let test_dir = TestDir::new();
     let err = test_dir.fails(3, &ONCE);
     assert!(err.contains("shop.hold"), "{err}");
-    assert!(test_dir.fails(3, &["top", "--once"]).contains("there is no hold"));
+    assert!(test_dir.fails(3, &["top", "--once"]).contains("found no hold with a bare name"));
     drop(test_dir.map("shop", "prices"));
     assert!(test_dir.ok(&["top", "--once", "--interval", "100ms"]).contains("prices"));
     drop(test_dir.map("bar", "prices"));

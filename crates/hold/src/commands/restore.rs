@@ -17,8 +17,8 @@ Examples:
   hold restore shop.backup ./shop.hold          # into a file
   zstdcat shop.backup.zst | hold restore - shop # from a pipe
 
-The hold must not exist yet; 'hold drop' deletes an existing hold. It appears when it is complete:
-if the backup is damaged or truncated, or if the command is killed, there is no hold.
+The hold must not exist yet; 'hold drop' deletes an existing hold. It appears when it is complete.
+If the backup is damaged or truncated, or if the command is killed, it does not appear.
 
 If FILE is '-', the backup is read from standard input to its end. A temporary file (in TMPDIR, or
 in /tmp) keeps its bytes meanwhile, so the memory that this needs does not grow with the backup.";

@@ -104,7 +104,7 @@ fn only_hold(directory: &Directory) -> Result<PathBuf> {
     let holds = commonhold::hold::list(directory.path())?;
     match &holds[..] {
         [one] => Ok(one.name.clone().into()),
-        [] => Err(Failure::failed("there is no hold with a bare name: give a name or a path")),
+        [] => Err(Failure::failed("found no hold with a bare name: give a name or a path")),
         many => {
             let names: Vec<_> = many.iter().map(|hold| hold.name.as_str()).collect();
             Err(Failure::failed(format!(

@@ -3,7 +3,8 @@
 //! - [`hold`], [`map`], [`queue`], [`channel`], [`log`], [`others`]: one structure each
 //! - [`mode`]: the mode of a map
 //! - [`replication`]: origins, replicas and journals; [`servers`]: workers of file servers
-//! - [`table`]: columns that line up; [`numbers`]: numbers for people; [`latency_buckets`]: latencies of several workers in one
+//! - [`table`]: columns that line up; [`numbers`]: numbers for people
+//! - [`latency_buckets`]: latencies of several workers in one
 //!
 //! Commands and the monitor use this; nothing here knows of them.
 
