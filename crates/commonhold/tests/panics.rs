@@ -213,6 +213,26 @@ fn panics_at_every_step_of_every_operation() {
     cases::run_all(&drawn(&mut dice), Case::name, panic_and_go_on);
 }
 
+/// The first of two ends of the same registration panics: the second one is that of the drop.
+#[test]
+fn a_panic_in_close_leaves_the_rest_to_recovery() {
+    let (test_dir, scenario) = (TestDir::memory(), scenario::by_name("mixed"));
+    let path = test_dir.path("it.hold");
+    scenario.prepare(&path);
+    let mut closer = Child::run("closer", || {
+        let (hold, map) = scenario::open(&path, scenario.shape);
+        for id in 0..100 {
+            map.set(scenario.shape.key(id), scenario.shape.value(id, 1)).unwrap();
+        }
+        steps::arm("extent.released:panic").unwrap();
+        let closed = caught(|| hold.close());
+        assert!(closed.is_err_and(|error| error.to_string().starts_with("armed at step")));
+        drop(map);
+    });
+    assert_eq!(closer.wait_for(HANGS), End::Well);
+    judge(&path, &scenario, "closed by a panic");
+}
+
 /// A victim that is killed at a step, and the step at which a recoverer panics.
 struct Chain {
     victim: Scenario,

@@ -483,22 +483,24 @@ impl Arena {
     fn end_registration(&self) {
         let own = self.participant().filter(|p| !p.registration.inherited());
         let Some(participant) = own else { return };
-        if !self.retire_lanes(participant) {
+        if participant.is_ending.swap(true, Ordering::AcqRel) {
             while !participant.has_ended.load(Ordering::Acquire) {
                 std::thread::sleep(Duration::from_micros(50));
             }
             return;
         }
+        // Also if something panics here: the slot is then left like that of a dead participant.
         let _ended = UnwindGuard::new(|| participant.has_ended.store(true, Ordering::Release));
+        self.retire_lanes(participant);
         self.unregister(participant);
         self.run_closed_hook(participant.registration.owner);
     }
 
     /// Waits for the running operations. No other one can begin, because the handle is closed and
-    /// the lanes stay taken. False if another thread has begun to.
-    fn retire_lanes(&self, participant: &Participant) -> bool {
+    /// the lanes stay taken.
+    fn retire_lanes(&self, participant: &Participant) {
         self.guests.wait(participant.registration.owner);
-        (0..LANES).all(|number| lane::retire_lane(self, participant, number))
+        (0..LANES).for_each(|number| lane::retire_lane(self, participant, number));
     }
 
     fn run_closed_hook(&self, own: Owner) {

@@ -63,8 +63,6 @@ pub(crate) struct Lane {
     pub(super) busy: AtomicU32,
     /// Address of the lock that its thread waits for and does not hold, or 0.
     waits_for: AtomicUsize,
-    /// Taken permanently: the handle was closed.
-    retired: AtomicBool,
     state: UnsafeCell<LaneState>,
 }
 
@@ -82,7 +80,6 @@ impl Lane {
         Lane {
             busy: AtomicU32::new(IDLE),
             waits_for: AtomicUsize::new(0),
-            retired: AtomicBool::new(false),
             state: UnsafeCell::new(state),
         }
     }
@@ -570,20 +567,15 @@ pub(crate) fn others_are_inside(lane: &LaneGuard<'_>, id: u32) -> bool {
 }
 
 /// Takes a lane permanently and releases its extents, at the end of the registration. Waits for the
-/// operation that runs in it. False if the lane was retired before.
-pub(crate) fn retire_lane(arena: &Arena, participant: &Participant, number: usize) -> bool {
+/// operation that runs in it.
+pub(crate) fn retire_lane(arena: &Arena, participant: &Participant, number: usize) {
     let owner = participant.registration.owner;
     let lane = &participant.lanes[number];
     while !lane.try_enter(ANYTHING) {
-        if lane.retired.load(Ordering::Acquire) {
-            return false;
-        }
         std::thread::yield_now();
     }
-    lane.retired.store(true, Ordering::Release);
     // SAFETY: the lane is ours and stays ours.
     let state = unsafe { &mut *lane.state.get() };
     state.supply.release_all(&arena.space, owner, number as u32);
     trim::trim_if_due(&arena.space, owner, number as u32);
-    true
 }

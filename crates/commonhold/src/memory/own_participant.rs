@@ -20,6 +20,8 @@ pub(crate) struct Participant {
     staying: AtomicUsize,
     /// No further thread may begin to.
     is_leaving: AtomicBool,
+    /// A thread has begun to end the registration.
+    pub(crate) is_ending: AtomicBool,
     /// The registration has ended, and everything that follows from that is done.
     pub(crate) has_ended: AtomicBool,
     slot: Checked<Slot>,
@@ -41,6 +43,7 @@ impl Participant {
             endpoint_slots: AtomicUsize::new(0),
             staying: AtomicUsize::new(0),
             is_leaving: AtomicBool::new(false),
+            is_ending: AtomicBool::new(false),
             has_ended: AtomicBool::new(false),
             slot,
         }
