@@ -399,13 +399,18 @@ fn stop_before_showing() {
 
 /// The same for the same pairs, in whatever order they are found.
 pub fn digest(map: &Map) -> u64 {
-    let mut sum = map.len().unwrap();
+    try_digest(map).unwrap()
+}
+
+/// The same of a map that another process may drop meanwhile.
+pub fn try_digest(map: &Map) -> commonhold::Result<u64> {
+    let mut sum = map.len()?;
     for pair in map.iter() {
         let mut hasher = DefaultHasher::new();
-        pair.unwrap().hash(&mut hasher);
+        pair?.hash(&mut hasher);
         sum = sum.wrapping_add(hasher.finish());
     }
-    sum
+    Ok(sum)
 }
 
 /// Sets and deletes at random, and clears now and then.
