@@ -481,14 +481,23 @@ fn a_file_that_was_replaced_after_a_failed_round_keeps_its_lines() {
     }
 }
 
-/// A round that fails after it has put the file away is taken back from what is left of it, and
-/// nothing stays under the other name. On a disk, a new file may get the number of the last one.
+/// A round that fails after it has put files away is taken back from what is left of them, and no
+/// more files stay than are kept. On a disk, a new file may get the number of the last one.
 #[test]
 fn a_failed_round_that_has_rotated_is_taken_back() {
-    let dirs = [TestDir::memory, TestDir::file];
-    let cases = dirs.iter().flat_map(|dir| [(dir, 2), (dir, 3)]);
-    for ((dir, fails_at), keep) in cases.flat_map(|case| [(case, 0), (case, 2)]) {
-        let test_dir = dir();
+    for dir in [TestDir::memory, TestDir::file] {
+        for fails_at in 2..=4 {
+            for keeps in [[0, 0], [0, 2], [1, 1], [1, 0], [2, 2]] {
+                fail_and_take_back(dir(), fails_at, keeps);
+            }
+        }
+    }
+}
+
+/// The round that fails fills several files. The first collector keeps one
+/// number of older files, its successor another.
+fn fail_and_take_back(test_dir: TestDir, fails_at: u32, [keep, successor]: [u32; 2]) {
+    {
         let (path, out) = (test_dir.path("it.hold"), test_dir.path("it.log"));
         let mut killed = Child::run(format!("collector, failing at {fails_at}"), || {
             let hold = Hold::create(&path).unwrap();
@@ -498,7 +507,7 @@ fn a_failed_round_that_has_rotated_is_taken_back() {
                 let line = format!("line {number}");
                 assert_eq!(log.write(LogLevel::Info, line).unwrap(), Written::Accepted);
             };
-            let mut file = RotatedFile::open(&out, 1000, 0).unwrap();
+            let mut file = RotatedFile::open(&out, 500, keep).unwrap();
             let mut collector = log.collector().unwrap().format(plain);
             (0..50).for_each(write);
             collector.finish_to_file(&mut file).unwrap();
@@ -512,14 +521,96 @@ fn a_failed_round_that_has_rotated_is_taken_back() {
         assert_eq!(killed.wait(), End::By(Signal::SIGKILL));
         let hold = Hold::open(&path).unwrap();
         let collector = hold.logs().open("it").unwrap().collector().unwrap();
-        let mut file = RotatedFile::open(&out, 1000, keep).unwrap();
+        let mut file = RotatedFile::open(&out, 500, successor).unwrap();
         collector.format(plain).finish_to_file(&mut file).unwrap();
-        let files = ["it.log.2", "it.log.1", "it.log"].map(|name| test_dir.path(name));
-        let text = files.map(|file| std::fs::read_to_string(file).unwrap_or_default()).concat();
+        let age = |age: u32| test_dir.path(&format!("it.log.{age}"));
+        let files = (1..=successor).rev().map(age).chain([out.clone()]);
+        let text: String =
+            files.map(|file| std::fs::read_to_string(file).unwrap_or_default()).collect();
         let numbers: Vec<usize> = text.lines().map(|line| line[5..].parse().unwrap()).collect();
-        assert!(numbers.iter().copied().eq(LINES - numbers.len()..LINES), "{numbers:?}");
-        assert!(!test_dir.path("it.log.put-away").exists());
+        let what = format!("failing at {fails_at}, keeping {keep} and {successor}");
+        assert!(numbers.iter().copied().eq(LINES - numbers.len()..LINES), "{what}: {numbers:?}");
+        assert!((successor + 1..9).all(|extra| !age(extra).exists()), "{what}");
     }
+}
+
+/// An output that does what a function does.
+struct Output<F>(F);
+
+impl<F: FnMut() -> std::io::Result<()>> std::io::Write for Output<F> {
+    fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
+        (self.0)().map(|()| text.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A round fails in a file, and the collector goes on elsewhere, or a successor does. The part in
+/// the file is still removed before the next line.
+#[test]
+fn a_failed_round_in_a_file_is_taken_back_after_rounds_elsewhere() {
+    for another in [false, true] {
+        let test_dir = TestDir::memory();
+        let (path, out) = (test_dir.path("it.hold"), test_dir.path("it.log"));
+        Child::run("collectors", || {
+            let hold = Hold::create(&path).unwrap();
+            let log = hold.logs().create("it", LogOptions::new()).unwrap();
+            let write = |line: &str| {
+                assert_eq!(log.write(LogLevel::Info, line).unwrap(), Written::Accepted);
+            };
+            let claim = || log.collector().unwrap().format(plain);
+            let next = |collector| {
+                if !another {
+                    return collector;
+                }
+                drop(collector);
+                claim()
+            };
+            let mut file = RotatedFile::open(&out, 14, 5).unwrap();
+            let mut collector = claim();
+            write("first");
+            collector.finish_to_file(&mut file).unwrap();
+            write("second");
+            write("third");
+            commonhold::steps::arm_fault("rotate.write:ENOSPC:once:2").unwrap();
+            refused(collector.finish_to_file(&mut file), ErrorKind::Full, "collecting");
+            collector = next(collector);
+            let mut full = Output(|| Err(std::io::ErrorKind::StorageFull.into()));
+            refused(collector.finish(&mut full), ErrorKind::Full, "collecting");
+            collector = next(collector);
+            let mut elsewhere = Vec::new();
+            collector.finish(&mut elsewhere).unwrap();
+            assert_eq!(elsewhere, b"second\nthird\n");
+            write("fourth");
+            collector = next(collector);
+            collector.finish_to_file(&mut file).unwrap();
+            let text =
+                ["it.log.1", "it.log"].map(|name| std::fs::read(test_dir.path(name)).unwrap());
+            assert_eq!(text.concat(), b"first\nfourth\n", "another collector: {another}");
+        })
+        .finish();
+    }
+}
+
+/// The output is slower than the writers: it gets what was there when the call began, and returns.
+#[test]
+fn finish_ends_while_lines_arrive() {
+    let test_dir = TestDir::memory();
+    let hold = Hold::create(test_dir.path("it.hold")).unwrap();
+    let log = hold.logs().create("it", LogOptions::new().ring_bytes(1 << 20)).unwrap();
+    let fill = || (0..600).for_each(|_| drop(log.write(LogLevel::Info, "x".repeat(1000)).unwrap()));
+    fill();
+    let mut calls = 0;
+    let mut out = Output(|| {
+        calls += 1;
+        assert!(calls < 50, "it does not end");
+        fill();
+        Ok(())
+    });
+    let round = log.collector().unwrap().finish(&mut out).unwrap();
+    assert!(round.lines >= 600 && round.more, "{round:?}");
 }
 
 /// The next file cannot be begun, and then the collector is killed in the round after.

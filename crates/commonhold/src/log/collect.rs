@@ -96,7 +96,8 @@ pub struct Collector {
     merge: Merge,
     /// The positions that are marked in the hold.
     marked: Vec<Cursor>,
-    /// Where a round that was not marked began in a file.
+    /// Where a round began in a file that did not get out whole. It stays while rounds go to other
+    /// outputs: the next round in that file removes the text.
     left: Option<Place>,
     left_at: LeftAt,
     hold_back: Duration,
@@ -208,7 +209,8 @@ impl Collector {
         self.poll_into(file)
     }
 
-    /// Writes out all lines in the hold, even those that are younger than the hold-back.
+    /// Writes out all lines in the hold, even those that are younger than the hold-back. Lines that
+    /// are written meanwhile may be among them, or remain ([`Round::more`]).
     ///
     /// # Errors
     /// As for [`poll`](Collector::poll).
@@ -254,10 +256,13 @@ impl Collector {
 
     fn finish_into(&mut self, out: &mut impl Target) -> Result<Round> {
         let mut sum = Round::default();
+        let mut ends = None;
         loop {
             let round = self.round(clock::realtime_ns(), u64::MAX, out)?;
             sum = sum.and(round);
-            if !round.more {
+            // Writers may be faster than the output: without these ends, this would not end.
+            let ends = ends.get_or_insert_with(|| self.merge.ends());
+            if !round.more || self.merge.has_reached(ends) {
                 return Ok(sum);
             }
         }
@@ -327,15 +332,15 @@ impl Collector {
             Ok(place) => place,
             Err(error) => return Ok(Err(error)),
         };
-        self.left = None;
         if let Some(place) = place {
             let _lane = self.log.inner.attachment()?.enter()?;
             rounds::begin(self.log.inner.header(), place);
+            // If the text does not get out, the next round in a file begins where this one does.
+            self.left = Some(place);
         }
         let written = out.put(&self.text);
-        if written.is_err() {
-            // The next round begins where this one did.
-            self.left = place;
+        if written.is_ok() && place.is_some() {
+            self.left = None;
         }
         Ok(written)
     }
@@ -396,7 +401,8 @@ impl Collector {
         }
         let lane = self.log.inner.attachment()?.enter()?;
         self.ensure_own(&lane)?;
-        rounds::commit(lane.space(), &self.log.inner.layout, &self.merge.cursors);
+        let (layout, keeps_place) = (&self.log.inner.layout, self.left.is_some());
+        rounds::commit(lane.space(), layout, &self.merge.cursors, keeps_place);
         self.marked.clone_from(&self.merge.cursors);
         Ok(())
     }

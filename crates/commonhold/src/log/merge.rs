@@ -184,6 +184,16 @@ impl Merge {
         }
     }
 
+    /// The ends of all rings at the last refresh.
+    pub(crate) fn ends(&self) -> Vec<u64> {
+        self.cursors.iter().map(|cursor| cursor.end).collect()
+    }
+
+    /// Whether all lines before these ends were read.
+    pub(crate) fn has_reached(&self, ends: &[u64]) -> bool {
+        self.cursors.iter().zip(ends).all(|(cursor, end)| cursor.position >= *end)
+    }
+
     /// Puts the next line into `line`: one that was written at `until_ns` or before, or one that no
     /// older line can precede any more, since each writer has written a younger one. False if there
     /// is none.

@@ -11,7 +11,7 @@ use crate::steps::step;
 use crate::sync::owner::Owner;
 use crate::sync::participant::is_left_behind;
 use crate::sync::space::Space;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 
 /// Releases everything of `owner`, which is dead or has closed its handle. May be repeated.
 pub(crate) fn give_back(space: &Space, block: &Block, owner: Owner) {
@@ -59,12 +59,20 @@ pub(crate) fn check(
     }
 }
 
+/// Whether a floor is behind the head, also after a moment: a head that moved just now may become
+/// visible after its floor.
+fn is_beyond_head(ring: &Ring<'_>, floor: u64) -> bool {
+    std::thread::yield_now();
+    fence(Ordering::SeqCst);
+    floor > ring.extent().0
+}
+
 /// The position where a ring's lines end too early.
 fn damaged_at(ring: &Ring<'_>) -> Option<u64> {
     let (head, floor) = ring.extent();
     let stored = ring.header.floor.load(Ordering::Relaxed);
     // A floor outside of its range is damage, unless it moved just now.
-    if stored != floor && !ring.is_overwritten(floor) {
+    if stored != floor && (!ring.is_overwritten(floor) || is_beyond_head(ring, stored)) {
         return Some(stored);
     }
     let mut position = floor;

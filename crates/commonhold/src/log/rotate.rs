@@ -1,6 +1,11 @@
 //! A file that is rotated when it is full.
+//!
+//! The text of a collector's round may have to be taken back. So a rotation in a round deletes
+//! nothing: every older file moves on by one number, also beyond those that are kept. The extra
+//! ones are deleted when the round is marked.
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::os::file::check_size_limit;
 use crate::steps::{fault, step};
 use rapidhash::v3::{DEFAULT_RAPID_SECRETS, rapidhash_v3_seeded};
 use std::fs::{File, OpenOptions};
@@ -40,6 +45,8 @@ pub struct RotatedFile {
     is_put_away: bool,
     /// The text that is written now may be taken back.
     is_in_round: bool,
+    /// A rotation in a round may have left more older files than are kept.
+    has_extra: bool,
 }
 
 /// A place in a file.
@@ -64,8 +71,9 @@ impl Place {
 impl RotatedFile {
     /// Opens the file to append to it, or creates it. Each file has at most `max_bytes` (but a
     /// longer line gets a file of its own), and at most `keep` older ones exist. For one log, and
-    /// for one process at a time, like the collector. With `keep` 0, a collector gives a full file
-    /// the suffix `.put-away` until the new lines count as collected.
+    /// for one process at a time, like the collector. While a collector writes a round, older files
+    /// with higher numbers exist, too. When the round counts as collected, the collector deletes
+    /// every file of the series with a number above `keep`, also those from a larger `keep` before.
     ///
     /// # Errors
     /// `Invalid` if `max_bytes` is 0; those of opening files.
@@ -89,6 +97,7 @@ impl RotatedFile {
             keep,
             is_put_away: false,
             is_in_round: false,
+            has_extra: false,
         })
     }
 
@@ -132,11 +141,7 @@ impl RotatedFile {
         if place.path != self.path_hash() {
             return Ok(());
         }
-        if identity(&self.put_away_path())?.is_some() {
-            // The round has put its first file away: this one has text of the round alone.
-            shorten(&self.path, 0)?;
-            step!("collect.emptied");
-        } else if let Some(age) = age_of(&self.path, place)? {
+        if let Some(age) = age_of(&self.path, place)? {
             // The oldest last: after a kill in between, the next collector still finds the place.
             for age in 0..age {
                 shorten(&aged(&self.path, age), 0)?;
@@ -149,25 +154,21 @@ impl RotatedFile {
         Ok(())
     }
 
-    /// The last round is marked, or was taken back: removes the file that it has put away.
+    /// The last round is marked, or was taken back: removes the older files that are not kept.
     ///
     /// # Errors
-    /// Those of removing files.
+    /// Those of looking at files and of removing them.
     pub(crate) fn end_round(&mut self) -> io::Result<()> {
-        let put_away = self.put_away_path();
-        if identity(&put_away)?.is_some() {
-            remove(&put_away)?;
-        }
         self.is_in_round = false;
+        if self.has_extra {
+            let extra: Vec<u32> = files(&self.path, self.keep.saturating_add(1))
+                .map(|found| found.map(|(age, _)| age))
+                .collect::<io::Result<_>>()?;
+            // The oldest first: after a kill or an error in between, the others are still found.
+            extra.iter().rev().try_for_each(|age| remove(&aged(&self.path, *age)))?;
+            self.has_extra = false;
+        }
         Ok(())
-    }
-
-    /// The name of the full file, if no older ones are kept, until its round is marked: it shows
-    /// that the round has begun a new file.
-    fn put_away_path(&self) -> PathBuf {
-        let mut name = self.path.clone().into_os_string();
-        name.push(".put-away");
-        name.into()
     }
 
     /// Begins a new file in place of the full one.
@@ -189,14 +190,16 @@ impl RotatedFile {
 
     /// The oldest first: after a kill or an error in between, a number is missing and nothing else.
     /// The next attempt moves only the files before that number.
-    fn put_away(&self) -> io::Result<()> {
-        match (self.keep, self.is_in_round) {
-            (0, false) => return remove(&self.path),
-            (0, true) => return rename(&self.path, &self.put_away_path()),
-            _ => {}
+    fn put_away(&mut self) -> io::Result<()> {
+        let most = if self.is_in_round { u32::MAX } else { self.keep };
+        if most == 0 {
+            return remove(&self.path);
         }
-        let missing = |age: &u32| is_missing(&aged(&self.path, *age));
-        let free = (1..self.keep).find(missing).unwrap_or(self.keep);
+        let mut free = 1;
+        while free < most && exists(&aged(&self.path, free))? {
+            free += 1;
+        }
+        self.has_extra |= free > self.keep;
         (0..free).rev().try_for_each(|age| {
             let [from, to] = [age, age + 1].map(|age| aged(&self.path, age));
             rename(&from, &to)
@@ -215,16 +218,25 @@ fn aged(path: &Path, age: u32) -> PathBuf {
 
 /// How many rotations old the file with the place is; `None` if it is gone.
 fn age_of(path: &Path, place: Place) -> io::Result<Option<u32>> {
-    let mut missing = 0;
-    for age in 0.. {
-        match identity(&aged(path, age))? {
-            Some(found) if found == (place.dev, place.ino) => return Ok(Some(age)),
-            Some(_) => missing = 0,
-            None if missing == MOST_MISSING => break,
-            None => missing += 1,
+    for found in files(path, 0) {
+        let (age, identity) = found?;
+        if identity == (place.dev, place.ino) {
+            return Ok(Some(age));
         }
     }
     Ok(None)
+}
+
+/// The files that are `first` rotations old, or more, with device and inode.
+fn files(path: &Path, first: u32) -> impl Iterator<Item = io::Result<(u32, (u64, u64))>> {
+    let mut missing = 0;
+    (first..=u32::MAX)
+        .map(|age| (age, identity(&aged(path, age))))
+        .take_while(move |(_, found)| {
+            missing = if matches!(found, Ok(None)) { missing + 1 } else { 0 };
+            missing <= MOST_MISSING
+        })
+        .filter_map(|(age, found)| Some(found.transpose()?.map(|identity| (age, identity))))
 }
 
 /// Renames a file, unless it is gone.
@@ -239,15 +251,27 @@ fn rename(from: &Path, to: &Path) -> io::Result<()> {
 fn identity(path: &Path) -> io::Result<Option<(u64, u64)>> {
     match fault!("rotate.stat").and_then(|()| std::fs::metadata(path)) {
         Ok(found) => Ok(Some((found.dev(), found.ino()))),
-        Err(error) => match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::InvalidFilename => Ok(None),
-            _ => Err(error),
-        },
+        Err(error) if is_absent(&error) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
 fn is_missing(path: &Path) -> bool {
-    std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    exists(path).is_ok_and(|exists| !exists)
+}
+
+/// Whether the name is used.
+fn exists(path: &Path) -> io::Result<bool> {
+    match fault!("rotate.stat").and_then(|()| std::fs::symlink_metadata(path)) {
+        Ok(_) => Ok(true),
+        Err(error) if is_absent(&error) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// There is no file of the name, or there can be none.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidFilename)
 }
 
 /// Removes a file, unless it is gone already.
@@ -286,6 +310,7 @@ impl Write for RotatedFile {
         let count = if count == 0 { first() } else { count };
         // Written whole, so that the next line does not continue in another file.
         fault!("rotate.write")?;
+        check_size_limit(&self.path, self.bytes + count as u64)?;
         self.file.write_all(&text[..count])?;
         self.bytes += count as u64;
         Ok(count)

@@ -6,7 +6,8 @@
 //! the rings and clears the word. Its successor may find PLACED: nothing of the round is marked,
 //! and it cuts the file back to that place. Or it finds WRITTEN: all of the round is in the file,
 //! and it marks the rings. So each line is in the file once. Output to anything but a file cannot
-//! be taken back: there the round is written again.
+//! be taken back: there the round is written again. A round for another output leaves PLACED as it
+//! is: the file still contains text of a round that failed.
 
 use crate::log::layout::{Header, Layout};
 use crate::log::merge::Cursor;
@@ -16,9 +17,9 @@ use crate::sync::space::Space;
 use std::sync::atomic::{Ordering, fence};
 
 const NOTHING: u64 = 0;
-/// The file may contain text after the place.
+/// Flag: the file may contain text after the place.
 const PLACED: u64 = 1;
-/// All text is out; the rings contain what will be marked.
+/// Flag: all text of the round is out; the rings contain what will be marked.
 const WRITTEN: u64 = 2;
 
 /// Called before anything is written to a file.
@@ -38,8 +39,9 @@ pub(crate) fn begin(header: &Header, place: Place) {
 }
 
 /// Called once everything is written out: marks it. `cursors` are the positions in all rings
-/// afterwards.
-pub(crate) fn commit(space: &Space, layout: &Layout, cursors: &[Cursor]) {
+/// afterwards. With `keeps_place`, the text went elsewhere, and the file with the place still has
+/// text after it.
+pub(crate) fn commit(space: &Space, layout: &Layout, cursors: &[Cursor], keeps_place: bool) {
     for (number, cursor) in (0..layout.rings).zip(cursors) {
         let ring = layout.ring(space, number);
         // Relaxed: the release below.
@@ -48,12 +50,14 @@ pub(crate) fn commit(space: &Space, layout: &Layout, cursors: &[Cursor]) {
     }
     let header = layout.header(space);
     // The commit point of the round. Release: the values to mark are visible.
-    header.round.store(WRITTEN, Ordering::Release);
+    let stage = if keeps_place { PLACED } else { NOTHING };
+    header.round.store(WRITTEN | stage, Ordering::Release);
     step!("collect.committed");
-    mark(space, layout);
+    mark(space, layout, stage);
 }
 
-fn mark(space: &Space, layout: &Layout) {
+/// Marks the rings; the stage afterwards is `stage`.
+fn mark(space: &Space, layout: &Layout, stage: u64) {
     for number in 0..layout.rings {
         let ring = layout.ring(space, number);
         let (tail, seen) = (&ring.next_tail, &ring.next_seen);
@@ -67,20 +71,18 @@ fn mark(space: &Space, layout: &Layout) {
         step!("collect.marked");
     }
     // Release: everything is marked.
-    layout.header(space).round.store(NOTHING, Ordering::Release);
+    layout.header(space).round.store(stage, Ordering::Release);
     step!("collect.cleared");
 }
 
-/// Recovers a predecessor's round: marks a round that was written out; for one that was not,
-/// returns where it began. Only the collector calls this.
+/// Recovers a predecessor's round: marks a round that was written out. Returns the place in a file
+/// after which text has to be removed, if there is one. Only the collector calls this.
 pub(crate) fn recover(space: &Space, layout: &Layout) -> Option<Place> {
     let header = layout.header(space);
-    match header.round.load(Ordering::Acquire) {
-        WRITTEN => {
-            mark(space, layout);
-            None
-        }
-        PLACED => Some(Place::new(header.place.each_ref().map(|w| w.load(Ordering::Relaxed)))),
-        _ => None,
+    let found = header.round.load(Ordering::Acquire);
+    let is_placed = found & PLACED != 0;
+    if found & WRITTEN != 0 {
+        mark(space, layout, found & PLACED);
     }
+    is_placed.then(|| Place::new(header.place.each_ref().map(|w| w.load(Ordering::Relaxed))))
 }
