@@ -1,5 +1,5 @@
-//! Lines of the access log. A client's bytes are written between quotes, and escaped: no client can
-//! end the quotes and forge the rest of the line.
+//! Lines of the access log. Bytes from a client are escaped and appear between quotes, so no client
+//! can close the quotes and forge the rest of the line.
 
 use super::connection::Connection;
 use super::http::head::Head;
@@ -8,12 +8,12 @@ use std::fmt::Write as _;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
-/// Writes an answer into the log.
+/// Records an answer in the log.
 pub(crate) fn print<H>(log: &Log, connection: &Connection<H>, now: Instant, how: &str) {
     let Connection { peer, asked, answer, .. } = connection;
     let took = now.saturating_duration_since(answer.began).as_micros();
     let (status, bytes) = (answer.status, answer.bytes);
-    // A log that takes no lines drops them, and counts that.
+    // If the log has no room, it drops the line and counts it.
     let _ = log
         .print(LogLevel::Info, format_args!("{peer} \"{asked}\" {status} {bytes} {took}us{how}"));
 }

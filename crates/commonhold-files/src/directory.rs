@@ -106,7 +106,7 @@ impl Directory {
         Ok(is_regular(&stat).then(|| (file, Stamp::of(&stat))))
     }
 
-    /// Whether it is a directory, or a symlink to one that is followed.
+    /// Whether the path leads to a directory, possibly through symlinks that are followed.
     ///
     /// # Errors
     /// As for [`look`](Self::look).
@@ -114,7 +114,8 @@ impl Directory {
         Ok(absent(self.resolve(path, OFlags::PATH | OFlags::DIRECTORY))?.is_some())
     }
 
-    /// Whether it is a directory, and not a symlink to one: a walk through symlinks might not end.
+    /// Whether the path is a directory itself, and not a symlink to one. A walk through symlinks
+    /// might not end.
     ///
     /// # Errors
     /// As for [`look`](Self::look).

@@ -5,9 +5,10 @@
 //! with a newline, with the client's end of sending, or at the fixed length of the layout's ids, if
 //! they have one.
 //!
-//! If both protocols are enabled, HTTP begins with a method's name and a space, or with a line
-//! whose last word begins with `HTTP/`. TLS counts as HTTP, which refuses it at once: as an id, it
-//! would often have no end. Everything else is an id.
+//! If both protocols are enabled, the first line of a connection decides. The connection is HTTP if
+//! this line begins with a method's name and a space or tab, if its last word begins with `HTTP/`,
+//! or if its first bytes are those of TLS. HTTP refuses TLS at once, whereas an id would often have
+//! no end. All other input is an id.
 
 use super::http::head::MOST_BYTES;
 use super::layout::Layout;
@@ -68,7 +69,7 @@ pub(crate) fn begin(
         if begins_http(rest) || (is_whole && is_request_line(rest)) {
             return Beginning::Http;
         }
-        // The next line decides whether an empty line precedes a request or is an empty id.
+        // The next line decides whether the empty line precedes a request or is an empty id.
         if input.starts_with(b"\r\n") && !is_whole {
             return Beginning::Unknown;
         }
@@ -83,8 +84,8 @@ pub(crate) fn begin(
     Beginning::Simple(0..line.len())
 }
 
-/// Whether the first bytes are those of HTTP or TLS, whatever follows. An id that begins with such
-/// bytes needs a slash in front.
+/// Whether the first bytes alone identify HTTP or TLS. An id that begins with such bytes needs a
+/// slash in front of it.
 fn begins_http(input: &[u8]) -> bool {
     let follows = |method: &&[u8]| matches!(input.strip_prefix(*method), Some([b' ' | b'\t', ..]));
     input.starts_with(&TLS) || METHODS.iter().any(follows)

@@ -321,7 +321,7 @@ impl Responder {
                 write!(text, "Content-Length: {bytes}\r\n{at}Content-Type: {kind}\r\n{rest}\r\n");
             return Parts { heads: vec![text.into_bytes()], end: Vec::new() };
         }
-        // A random boundary for each answer, so no file can be made to contain it.
+        // A random boundary for each answer, so that no one can prepare a file that contains it.
         let boundary = format!("{:032x}", fastrand::u128(..));
         let head = |range| format!("\r\n--{boundary}\r\nContent-Type: {kind}\r\n{}\r\n", at(range));
         let mut heads: Vec<Vec<u8>> = ranges.iter().map(head).map(String::into_bytes).collect();

@@ -134,9 +134,10 @@ where
     /// Accepts from a socket that listens.
     pub(crate) fn listen(&mut self, socket: OwnedFd) -> io::Result<()> {
         stop_pacing(&socket);
-        // In the simple protocol, the end of the stream is the end of the contents. With this
-        // option, which accepted connections inherit, the system resets the connections of a
-        // process that dies. A complete answer removes the option from its connection.
+        // In the simple protocol, the end of the stream is the end of the contents. Accepted
+        // connections inherit this option, which makes the system reset the connections of a
+        // process that dies. When an answer is complete, the worker removes the option from the
+        // connection.
         let resets = self.rules.spoken != ProtocolKind::Http;
         set_socket_linger(&socket, resets.then_some(Duration::ZERO))?;
         let listener = self.driver.add(socket)?;
@@ -279,7 +280,8 @@ where
     }
 
     /// If there is no room for new connections, closes those that have been idle the longest.
-    /// Connections without a first request stay: they have the time for a head.
+    /// Connections that have not sent a request yet stay: the time limit for a head applies to
+    /// them.
     fn make_room(&mut self) {
         if self.responder.closing || self.connections.count() < self.rules.most_connections {
             return;
@@ -311,7 +313,7 @@ where
     /// Answers that the request took too long. Bytes of it that are being received are discarded.
     fn give_up(&mut self, socket: SocketId) {
         self.counts.timed_out += 1;
-        // The driver may have the bytes that were received, so the log gets none of them.
+        // The driver may still have the received bytes, so none of them appear in the log.
         if let Some(connection) = self.connections.get(socket) {
             connection.asked = log_of(self.rules.log.is_some(), || "-".into());
         }
@@ -492,7 +494,7 @@ where
         let Some(connection) = self.connections.get(socket) else { return };
         self.latency.record(self.responder.now.saturating_duration_since(connection.answer.began));
         let patience = &self.rules.patience;
-        // A draining worker keeps the connection, too: the next answer announces the end.
+        // A draining worker also keeps the connection: the next answer announces that it closes.
         if connection.answer.keep {
             let idle = match self.responder.closing {
                 true => patience.idle.min(LAST_MOMENT),

@@ -42,7 +42,7 @@ Examples:
   hold origin shop prices --listen unix:./prices.sock
   hold replica unix:./prices.sock copy prices
   hold list shop
-  hold top shop                          # sizes, rates and processes, live
+  hold top shop                          # live view of sizes, rates and processes
   hold check ./shop.hold
   hold demo
 

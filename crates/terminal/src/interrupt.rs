@@ -28,7 +28,7 @@ pub struct Interrupt {
 /// The state that the thread that waits for signals shares with the others.
 #[derive(Default)]
 struct Asked {
-    /// The handler itself sets it as well, so that a read that a signal interrupts sees it.
+    /// The signal handler sets this flag, too, so a read that the signal interrupts sees it.
     came: Arc<AtomicBool>,
     /// Held to change the flag and to wait for it, so that no waiter misses the wake-up.
     change: Mutex<()>,
@@ -54,7 +54,8 @@ impl Interrupt {
         Interrupt::begin(None)
     }
 
-    /// The same; `grace` after a signal the process ends, whatever it does.
+    /// Like [`watch`](Self::watch), but the process ends `grace` after a signal, whatever it is
+    /// doing.
     pub fn watch_strictly(grace: Duration) -> Result<Interrupt> {
         Interrupt::begin(Some(grace))
     }

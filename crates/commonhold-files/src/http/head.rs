@@ -46,7 +46,7 @@ pub struct Head<'a> {
     pub(crate) target: &'a str,
     /// Whether the connection is to be kept.
     pub keep: bool,
-    /// Whether the fields `Connection` contain `close`, which overrides `keep-alive`.
+    /// Whether a `Connection` field contains `close`, which overrides `keep-alive`.
     closes: bool,
     /// True for HTTP/1.0.
     pub(crate) is_old: bool,
@@ -192,8 +192,8 @@ fn note<'a>(head: &mut Head<'a>, field: &Header<'a>, hosts: &mut u32) -> Result<
     Ok(())
 }
 
-/// Adds a field's value to those of earlier fields of the same name: together they are one list
-/// (RFC 9110, 5.3).
+/// Appends a field's value to the values of earlier fields with the same name, which together form
+/// one list (RFC 9110, 5.3).
 fn join<'a>(list: &mut Option<Cow<'a, [u8]>>, value: &'a [u8]) {
     *list = Some(match list.take() {
         None => Cow::Borrowed(value),
@@ -206,8 +206,8 @@ pub(crate) fn words(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     list.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).filter(|word| !word.is_empty())
 }
 
-/// The path and the query of a target: of `/path?query` or `http://host/path?query`. The path is
-/// empty if the target has only a host.
+/// The path and the query of a target such as `/path?query` or `http://host/path?query`. The path
+/// is empty if the target has only a host.
 pub(crate) fn without_host(target: &str) -> Option<&str> {
     if target.starts_with('/') {
         return Some(target);
@@ -236,8 +236,9 @@ fn path_of(target: &str) -> Option<Cow<'_, [u8]>> {
     }
 }
 
-/// Whether the value is a host of RFC 3986, 3.2.2, with or without a port. An empty host is valid.
-/// No address is in use that has the form reserved for future versions, so it counts as invalid.
+/// Whether the value is a host as in RFC 3986, 3.2.2, with or without a port. An empty host is
+/// valid. The form reserved for future versions of IP counts as invalid, because no such address is
+/// in use.
 fn is_host(value: &[u8]) -> bool {
     let is_port = |rest: &[u8]| match rest {
         [] => true,

@@ -51,8 +51,8 @@ fn range(word: &[u8], len: u64) -> Option<Option<Range<u64>>> {
     Some((start < len).then_some(start..end))
 }
 
-/// The number that the digits form; `u64::MAX` if it needs more than 64 bits. `None` if other bytes
-/// are among them; `Some(None)` if there are no digits.
+/// The number that the digits form; `u64::MAX` if it needs more than 64 bits. `None` if there are
+/// other bytes; `Some(None)` if there are no bytes.
 fn number(digits: &[u8]) -> Option<Option<u64>> {
     if !digits.iter().all(u8::is_ascii_digit) {
         return None;

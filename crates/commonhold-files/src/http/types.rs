@@ -17,7 +17,8 @@ pub(crate) fn of(name: &[u8]) -> Cow<'static, str> {
     }
 }
 
-/// Types of names for which `mime_guess` has an obsolete type, or one for another kind of file.
+/// Types for names to which `mime_guess` gives an obsolete type, or the type of another kind of
+/// file.
 fn ours(path: &Path) -> Option<&'static str> {
     let extension = path.extension()?.to_str()?.to_ascii_lowercase();
     Some(match &*extension {

@@ -51,8 +51,8 @@ pub enum LayoutKind {
 }
 
 impl LayoutKind {
-    /// The layout. Where it has directories, `index` is the file that answers for one, and `hidden`
-    /// adds the files and directories whose names begin with a dot.
+    /// The layout. If it has directories, `index` is the file that is sent for a directory, and
+    /// `hidden` includes files and directories whose names begin with a dot.
     #[must_use]
     pub fn layout(self, index: Option<&str>, hidden: bool) -> Box<dyn Layout> {
         match self {

@@ -15,7 +15,7 @@ const DEEPEST: usize = 64;
 /// empty, names a directory: it means the directory's index file, if there is to be one.
 ///
 /// Files and directories whose names begin with a dot are hidden, except the directory
-/// `.well-known` of RFC 8615.
+/// `.well-known` (RFC 8615) at the top.
 #[derive(Debug)]
 pub struct Tree {
     index: Option<Vec<u8>>,
@@ -23,8 +23,8 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Answers for directories with the file of this name in them; with `None`, not at all. Has
-    /// hidden files only if `hidden` is set.
+    /// For a directory, the layout names the file `index` in it, or no file if `index` is `None`.
+    /// The layout includes hidden files only if `hidden` is set.
     #[must_use]
     pub fn new(index: Option<&str>, hidden: bool) -> Tree {
         Tree { index: index.map(|name| name.as_bytes().to_vec()), hidden }

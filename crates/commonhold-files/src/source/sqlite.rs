@@ -161,10 +161,11 @@ impl Source for Database {
         Ok(handle.stamp)
     }
 
-    /// Whether a file is below the directory: a database keeps no directories of their own.
+    /// Whether there is a file below the directory. A database does not store directories
+    /// themselves.
     fn is_directory(&self, id: &[u8]) -> io::Result<bool> {
         let open = self.open.borrow();
-        // In the order of bytes, the digit 0 comes directly after the slash.
+        // In byte order, the digit 0 directly follows the slash.
         let (from, to) = ([id, b"/"].concat(), [id, b"0"].concat());
         fault!("files.query")?;
         let mut below = open.connection.prepare_cached(BELOW).map_err(failed)?;

@@ -6,10 +6,10 @@
 //! - files: [`load`], [`dump`], [`backup`], [`restore`]
 //! - messages: [`queue`], [`channel`], [`log`], with subcommands of their own
 //! - changes as they happen: [`watch`]
-//! - maps over the network: [`replication`], with `origin`, `replica`, `relay`, `verify`, `journal`,
-//!   `sync` and `wait`
-//! - files over the network: [`serve`]; a hold in the browser: [`monitor`], in the terminal:
-//!   [`top`]
+//! - maps over the network: [`replication`], with `origin`, `replica`, `relay`, `verify`,
+//!   `journal`, `sync` and `wait`
+//! - files over the network: [`serve`]
+//! - a live view of a hold: [`monitor`] in the browser, [`top`] in the terminal
 //! - the hold as a whole: [`stat`], [`check`], [`repair`], [`mod@drop`], [`list`], [`upgrade`]
 //! - around it: [`doctor`], [`completions`], [`man`]
 //! - code that several subcommands share: `shared`

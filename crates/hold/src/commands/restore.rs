@@ -17,11 +17,12 @@ Examples:
   hold restore shop.backup ./shop.hold          # into a file
   zstdcat shop.backup.zst | hold restore - shop # from a pipe
 
-The hold must not exist yet; 'hold drop' deletes an existing hold. It appears when it is complete.
-If the backup is damaged or truncated, or if the command is killed, it does not appear.
+The hold must not exist yet; 'hold drop' deletes an existing hold. The new hold appears when it is
+complete. If the backup is damaged or truncated, or if the command is killed, no hold appears.
 
-If FILE is '-', the backup is read from standard input to its end. A temporary file (in TMPDIR, or
-in /tmp) keeps its bytes meanwhile, so the memory that this needs does not grow with the backup.";
+If FILE is '-', the command reads the backup from standard input to its end, and keeps it in a
+temporary file (in TMPDIR, or in /tmp) until the hold is complete. The memory that the command needs
+does not grow with the backup.";
 
 /// Options of `hold restore`.
 #[derive(clap::Args, Debug)]

@@ -1,4 +1,4 @@
-//! `hold top`: a live view of a hold in the terminal, or one look as text or JSON.
+//! `hold top`: a live view of a hold in the terminal, or the view once as text or JSON.
 
 use super::replication::service::Service;
 use crate::monitor::observer::SHARE;
@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 
 /// The shortest interval.
 const LEAST: Duration = Duration::from_millis(100);
-/// The time to restore the terminal after a signal. A terminal that is gone, or that nobody reads,
-/// would keep the process running.
+/// The time to restore the terminal after a signal. Without this limit, a terminal that is gone, or
+/// that no process reads, would keep this process running.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Examples of `hold top`.
@@ -28,27 +28,28 @@ Examples:
   hold top shop                                 # until 'q' or Ctrl-C
   hold top shop --interval 250ms
   hold top                                      # the only hold with a bare name
-  hold top shop --once                          # one look as text, after one interval
+  hold top shop --once                          # the view once, as text, after one interval
   hold top shop --once --format json | jq '.maps[] | {name, pairs, stream}'
 
-Keys: 'q' quits, 'p' pauses, the arrow keys, Page Up and Page Down scroll, and 's' changes the
-order: by name, by rate, or by size.
+Keys: 'q' quits; 'p' pauses or resumes; the arrow keys, Page Up and Page Down scroll; 's' changes
+the sort order (by name, by rate or by size).
 
-Rates are differences between two looks. A dash means that a number is not known: at the first
-look, for a map without a stream, for a counter that began again, or for changes that the stream
-has already overwritten. The number of changes comes from the stream of the map, so only maps with
-an origin, a journal or 'hold watch' have it. Hits and misses of a cache are totals without a
-rate, because each process adds its own only when it closes the map or asks for its statistics.
-Origins and replicas report once a second.
+Rates are computed from two successive readings. A dash stands for an unknown number: at the first
+reading, for a map without a stream, for a counter that began again, or for changes that the stream
+has already overwritten. The command counts the changes in the map's stream, which an origin, a
+journal or 'hold watch' creates. The hits and misses of a cache are totals without a rate, because
+each process adds its own only when it closes the map or requests its statistics. Origins and
+replicas report once a second.
 
-A process that is stopped (SIGSTOP, Ctrl-Z, a debugger) keeps its locks, and others wait for it.
-The view names these locks. It shows no state if the process is in another container.
+A suspended process (SIGSTOP, Ctrl-Z, a debugger) keeps its locks, and processes that need them
+wait. The view names these locks. If a process is not visible, for example because it is in another
+container, its state is a dash.
 
-The command only reads the hold, and read permission is enough.
+The command only reads the hold, so it needs only read permission.
 
 Exit codes:
-  0     ended by a key or a signal, or the look was printed
-  2, 3  error (see 'hold help'), also if the hold is deleted meanwhile
+  0     a key or a signal ended the live view, or the view was printed
+  2, 3  error (see 'hold help'); for example, the hold was deleted
   130   with --once: stopped by a signal before the interval was over";
 
 /// Options of `hold top`.
@@ -58,13 +59,13 @@ pub struct Args {
     #[arg(value_name = "HOLD")]
     hold: Option<PathBuf>,
 
-    /// Time between two looks, at least 100ms. Longer in very large holds, so that looking takes
-    /// at most a twentieth of the time
+    /// Time between two updates, at least 100ms. In very large holds, the live view is updated less
+    /// often, so that reading takes at most a twentieth of the time
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     interval: Duration,
 
-    /// Print one look as text, or as JSON with '--format json', and exit. The look comes one
-    /// interval after the start, so that it has rates
+    /// Print the view once, as text or (with '--format json') as JSON, and exit. The command waits
+    /// for one interval first, so that it can compute rates
     #[arg(long)]
     once: bool,
 
@@ -75,7 +76,7 @@ pub struct Args {
 
 fn interval(text: &str) -> std::result::Result<Duration, String> {
     match sizes::wait(text)? {
-        short if short < LEAST => Err("expected a time of at least 100ms".into()),
+        short if short < LEAST => Err(format!("expected at least 100ms, got {text}")),
         interval => Ok(interval),
     }
 }
@@ -85,7 +86,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     let output = output.text_or_json("top")?;
     if !args.once {
         if output.is_json() {
-            return Err(Failure::usage("the live view has no JSON: use 'hold top --once' for it"));
+            return Err(Failure::usage("the live view cannot be JSON; use 'hold top --once'"));
         }
         ensure_screen(is_terminal(), std::env::var_os("TERM").as_deref())?;
     }
@@ -104,11 +105,11 @@ fn only_hold(directory: &Directory) -> Result<PathBuf> {
     let holds = commonhold::hold::list(directory.path())?;
     match &holds[..] {
         [one] => Ok(one.name.clone().into()),
-        [] => Err(Failure::failed("found no hold with a bare name: give a name or a path")),
+        [] => Err(Failure::failed("found no hold with a bare name; give a name or a path")),
         many => {
             let names: Vec<_> = many.iter().map(|hold| hold.name.as_str()).collect();
             Err(Failure::failed(format!(
-                "expected the name of a hold, because there are several: {}",
+                "found several holds; give the name of one: {}",
                 names.join(", ")
             )))
         }
@@ -156,10 +157,10 @@ fn live(mut watch: Watch, service: &Service, interval: Duration) -> Result<ExitC
     Ok(ExitCode::SUCCESS)
 }
 
-/// Waits for the time of the next look, a key, another size of the screen, or a signal.
+/// Waits until the next look is due, a key is pressed, the screen is resized, or a signal arrives.
 fn wait(watch: &mut Watch, service: &Service, due: Instant, keys: &Keys) {
     let left = match keys.is_paused {
-        // The hold may be deleted meanwhile.
+        // The loop also checks whether the hold was deleted.
         true => Duration::from_secs(1),
         false => due.saturating_duration_since(Instant::now()),
     };

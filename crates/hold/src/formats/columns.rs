@@ -58,7 +58,7 @@ impl Columns {
         self.header || named(&self.key) || named(&self.value)
     }
 
-    /// The positions of key and value, by the header line if there is one; an error ends with
+    /// The positions of key and value, found by name if there is a header line. An error ends with
     /// `hint`.
     pub fn find(&self, header: &[&[u8]], hint: &str) -> std::result::Result<Places, Flaw> {
         // Without the columns no row can be read: this ends the reading.

@@ -1,4 +1,5 @@
-//! The character between the fields of a line, and a hint at the one that a file seems to have.
+//! The character that separates the fields of a line, and a hint if a file seems to use another
+//! one.
 
 use commonhold_terminal::text::shown;
 
@@ -6,7 +7,7 @@ use commonhold_terminal::text::shown;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delimiter(pub u8);
 
-/// Those with names. The usual ones are these and the vertical bar.
+/// The delimiters that have names. The hint considers these and the vertical bar.
 const NAMED: [(u8, &str); 3] = [(b'\t', "tab"), (b',', "comma"), (b';', "semicolon")];
 const USUAL: [u8; 4] = [b',', b';', b'\t', b'|'];
 
@@ -24,8 +25,8 @@ impl Delimiter {
         }
     }
 
-    /// A hint at another delimiter, if the first line of a file has one field and another usual
-    /// delimiter in it; else nothing.
+    /// A hint at another delimiter, if the first line of a file is a single field that contains
+    /// another common delimiter; otherwise empty.
     pub fn hint(self, first: &[&[u8]]) -> String {
         let [line] = first else { return String::new() };
         let count = |byte: u8| line.iter().filter(|b| **b == byte).count();
@@ -39,8 +40,8 @@ impl Delimiter {
             _ => "",
         };
         format!(
-            " (the first line contains no {this}, but a {name}; if it separates the fields, add \
-             --delimiter {name}{csv})"
+            " (the first line contains a {name}, but no {this}; if a {name} separates the fields, \
+             add --delimiter {name}{csv})"
         )
     }
 }
@@ -55,7 +56,7 @@ impl std::str::FromStr for Delimiter {
         match text.as_bytes() {
             b"\\t" => Ok(Delimiter::TAB),
             [byte @ (b'"' | b'\\' | b'\n' | b'\r' | 0)] => Err(format!(
-                "'{}' has another meaning in the file, so it cannot separate fields",
+                "'{}' has a special meaning in csv or tsv, so it cannot separate fields",
                 shown(&[*byte])
             )),
             [byte] if byte.is_ascii() => Ok(Delimiter(*byte)),
@@ -83,7 +84,7 @@ mod tests {
     #[test]
     fn the_first_line_shows_another_delimiter() {
         let hint = |line: &[u8]| Delimiter::COMMA.hint(&[line]);
-        assert!(hint(b"a;1|2;3").contains("no comma, but a semicolon;"));
+        assert!(hint(b"a;1|2;3").contains("a semicolon, but no comma;"));
         assert!(hint(b"a;1|2;3").ends_with("--delimiter semicolon)"));
         assert!(hint(b"a|1").ends_with("--delimiter '|')"));
         assert_eq!([hint(b"a"), Delimiter::COMMA.hint(&[b"a;b", b"1"])], ["", ""]);

@@ -83,7 +83,7 @@ pub struct Reading {
     pub format: Format,
     /// Which fields are key and value.
     pub columns: Columns,
-    /// The character between fields, if it is not that of the format.
+    /// The character that separates fields, if it is not the default of the format.
     pub delimiter: Option<Delimiter>,
     /// Whether TSV has backslash escapes.
     pub escapes: bool,

@@ -1,14 +1,14 @@
-//! The number of changes of a map, counted frame by frame in its stream. The stream itself keeps
+//! The number of changes of a map, counted frame by frame in its stream. The stream itself records
 //! only its length.
 //!
-//! Counting reads the head of each frame, needs no permission to write, and makes nobody wait. If
+//! Counting reads the head of each frame, needs no write permission, and makes no process wait. If
 //! the stream has overwritten frames that were not counted yet, the number of changes is unknown
 //! until the next look.
 
 use commonhold::map::Map;
 use commonhold::raw::Feed;
 
-/// Counts from the end of the stream at the first look on.
+/// Counts the changes after the first look.
 pub struct ChangeCount {
     /// `None` until the stream can be followed.
     feed: Option<Feed>,
@@ -34,8 +34,8 @@ impl ChangeCount {
         }
     }
 
-    /// The changes since the last look; `None` if some of them could not be counted. Begins again
-    /// if it has to.
+    /// The changes since the last look; `None` if some of them could not be counted. In that case,
+    /// counting begins again.
     pub fn take(&mut self, map: &Map) -> Option<u64> {
         self.advance();
         match self.feed {

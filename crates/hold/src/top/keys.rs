@@ -1,4 +1,4 @@
-//! What the user has chosen with the keys: the order of rows, the position, a pause.
+//! The state that the user changes with keys: the order of rows, the position, and the pause.
 
 use super::sections::Order;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
@@ -14,13 +14,13 @@ pub struct Keys {
     pub above: usize,
     pub is_paused: bool,
     pub is_over: bool,
-    /// The lines of the tables that the screen shows at once, and the most that can be above it.
+    /// The number of lines that the screen shows at once, and the most lines that can be above it.
     page: usize,
     most_above: usize,
 }
 
 impl Keys {
-    /// Notes the size of the screen and of the tables. The position stays in the tables.
+    /// Notes the size of the tables and of the screen, and moves the position into the tables.
     pub fn fit(&mut self, lines: usize, height: usize) {
         self.page = height;
         self.most_above = lines.saturating_sub(height);
@@ -32,7 +32,7 @@ impl Keys {
         self.most_above.saturating_sub(self.above)
     }
 
-    /// Follows a key.
+    /// Handles a key.
     pub fn press(&mut self, key: KeyEvent) {
         if key.kind == KeyEventKind::Release {
             return;

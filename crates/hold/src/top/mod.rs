@@ -2,17 +2,17 @@
 //!
 //! | module | idea |
 //! |---|---|
-//! | [`watch`] | looks at a hold, one after the other |
-//! | [`change_count`] | counts the changes of a map by its stream |
+//! | [`watch`] | takes one look at a hold after another |
+//! | [`change_count`] | counts the changes of a map in its stream |
 //! | [`process`] | the state of a participant's process |
 //! | [`view`] | the numbers of one look and the rates since the previous one, also as JSON |
 //! | [`sections`] | the same as tables for people |
 //! | [`text`] | the tables as plain text; [`screen`]: as a screen of a terminal |
 //! | [`keys`] | what the user has chosen: order, position, pause |
-//! | [`terminal`] | the terminal, which is restored in the end |
+//! | [`terminal`] | the terminal, which is restored at the end |
 //!
-//! Invariant: the hold is read and never changed. A rate is the difference between two looks; a
-//! number that is not known is shown as a dash, and is null in JSON.
+//! Invariant: the hold is read and never changed. A rate is computed from two looks. A number that
+//! is not known appears as a dash, and as null in JSON.
 
 pub mod change_count;
 pub mod keys;

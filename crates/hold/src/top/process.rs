@@ -1,7 +1,7 @@
 //! The state of a participant's process, as the kernel reports it.
 //!
-//! A participant notes its process id as it saw it itself. In another container, that number may
-//! belong to nobody or to somebody else, so the name of the program must match, too.
+//! A participant notes its process id as its own container numbers it. In another container, that
+//! number may belong to no process or to a different one, so the program's name must match, too.
 
 use serde::Serialize;
 
@@ -42,7 +42,7 @@ impl ProcessState {
         }
     }
 
-    /// Whether it does not run until another process lets it.
+    /// Whether the process cannot run until another process continues it.
     pub fn is_suspended(self) -> bool {
         matches!(self, ProcessState::Stopped | ProcessState::Traced)
     }

@@ -1,8 +1,8 @@
 //! The tables as a screen of a terminal: a line about the hold, its memory as a bar, the tables,
 //! and the keys.
 //!
-//! Invariant: each line fits the screen. Where the screen is narrow, the less important columns are
-//! left out, and then names are shortened.
+//! Invariant: each line fits the screen. On a narrow screen, the less important columns are omitted
+//! first, and then names are shortened.
 
 use super::keys::{KEYS, Keys};
 use super::sections::{Alarm, Section, sections};
@@ -22,7 +22,7 @@ const GAP: usize = 2;
 /// A shortened name keeps at least this width.
 const LEAST: usize = 4;
 
-/// The look of the parts, with colours or without.
+/// The styles of the parts, with colours or without.
 #[derive(Clone, Copy, Debug)]
 pub struct Theme {
     pub has_colours: bool,
@@ -44,7 +44,7 @@ impl Theme {
         }
     }
 
-    /// The bar of a share of one.
+    /// The style of the bar, by the share that is used (0 to 1).
     fn bar(self, share: f64) -> Style {
         self.alarm(match share {
             ..0.75 => Alarm::None,
@@ -101,7 +101,8 @@ fn head(
     frame.render_widget(Paragraph::new(vec![first, bar]), area);
 }
 
-/// The suspended processes, which may be out of sight, and whether the view is paused.
+/// The number of suspended processes (their rows may be out of sight), and the interval or
+/// `paused`.
 fn state(view: &View, keys: &Keys, interval: Duration, theme: Theme) -> Vec<Span<'static>> {
     let mut state = Vec::new();
     let suspended: Vec<_> = view.participants.iter().filter(|one| one.is_suspended()).collect();
@@ -119,7 +120,7 @@ fn state(view: &View, keys: &Keys, interval: Duration, theme: Theme) -> Vec<Span
     state
 }
 
-/// The end of a path is what matters.
+/// Shortens a path at its beginning, because its end is more important.
 fn shortened_path(path: &str, room: usize) -> String {
     let width = measure_text_width(path);
     match width > room {
@@ -184,7 +185,7 @@ fn fitting(section: &Section, width: usize) -> Vec<Placed> {
     let mut columns: Vec<Placed> = (0..section.columns.len()).map(placed).collect();
     while total(&columns) > width {
         let rank = |column: &&Placed| section.columns[column.number].rank;
-        // The last one of those with the highest rank.
+        // The last column of the highest rank.
         let Some(last) = columns.iter().max_by_key(rank).filter(|c| rank(c) > 0) else { break };
         let number = last.number;
         columns.retain(|column| column.number != number);

@@ -1,4 +1,4 @@
-//! The numbers as tables for people: one for each kind of structure that the hold has.
+//! The numbers as tables for people, one for each kind of structure in the hold.
 
 use super::view::{MapView, ParticipantView, View};
 use crate::report::numbers::{bytes, rate, span};
@@ -18,7 +18,7 @@ pub enum Order {
 }
 
 impl Order {
-    /// The one that follows when the user asks for another.
+    /// The order that follows when the user presses the key for the next one.
     pub fn next(self) -> Order {
         match self {
             Order::Name => Order::Rate,
@@ -41,19 +41,20 @@ impl Order {
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
     pub name: &'static str,
-    /// Numbers stand on the right.
+    /// Numbers are aligned to the right.
     pub is_number: bool,
-    /// If the screen is too narrow, the columns with the highest number go first; 0 stays.
+    /// On a narrow screen, columns with the highest rank are omitted first. Rank 0 is never
+    /// omitted.
     pub rank: u8,
 }
 
-/// How much a row deserves attention.
+/// How urgently a row needs attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Alarm {
     None,
     /// Nothing is wrong yet: a process that is suspended.
     Warning,
-    /// Others wait, or something is lost.
+    /// Other processes wait, or something is lost.
     Danger,
 }
 
@@ -116,8 +117,8 @@ impl Section {
         }
     }
 
-    /// Rows that deserve attention come first. The rows are sorted by name already, and stay so
-    /// among equals.
+    /// Rows that need attention come first. The rows are already sorted by name, and equal rows
+    /// stay in that order.
     fn sort(&mut self, order: Order) {
         match order {
             Order::Name => {}

@@ -1,5 +1,5 @@
-//! The terminal as a whole screen, while the value lives. Dropping it, also by an error or a panic,
-//! restores the terminal.
+//! [`FullScreen`] uses the whole terminal as its screen. Dropping it, even after an error or a
+//! panic, restores the terminal.
 
 use commonhold_terminal::failure::{Failure, Result};
 use ratatui::DefaultTerminal;
@@ -15,10 +15,10 @@ pub struct FullScreen {
     terminal: DefaultTerminal,
 }
 
-/// Whether standard output can show a screen.
+/// Checks that standard output can show a screen.
 ///
 /// # Errors
-/// If it cannot, with the way out.
+/// If it cannot; the error names the remedy.
 pub fn ensure_screen(is_terminal: bool, term: Option<&OsStr>) -> Result<()> {
     let found = match (is_terminal, term) {
         (false, _) => "standard output is not a terminal",
@@ -26,7 +26,7 @@ pub fn ensure_screen(is_terminal: bool, term: Option<&OsStr>) -> Result<()> {
         (true, _) => return Ok(()),
     };
     Err(Failure::failed(format!(
-        "{found}: use 'hold top --once', which prints the same as plain text"
+        "{found}; use 'hold top --once', which prints the view as plain text"
     )))
 }
 
@@ -36,12 +36,12 @@ pub fn has_colours(no_color: Option<&OsStr>) -> bool {
 }
 
 impl FullScreen {
-    /// Takes the terminal.
+    /// Takes over the terminal.
     ///
     /// # Errors
     /// Those of the terminal.
     pub fn begin() -> Result<FullScreen> {
-        // The hook of a panic restores the terminal before the message of the panic.
+        // After a panic, a hook restores the terminal before the panic's message is printed.
         match ratatui::try_init() {
             Ok(terminal) => {
                 let screen = FullScreen { terminal };
@@ -65,7 +65,7 @@ impl FullScreen {
         self.terminal.draw(draw).map(drop).map_err(|error| failed(&error))
     }
 
-    /// Whether an event comes within `time`. An error counts as one: reading it reports the error.
+    /// Whether an event arrives within `time`. An error counts as an event: `event` reports it.
     pub fn has_event(time: Duration) -> bool {
         event::poll(time).unwrap_or(true)
     }

@@ -1,5 +1,5 @@
-//! The numbers of one look, and the rates since the previous look. Serialized, they are the answer
-//! of `hold top --once --format json`: numbers are numbers, and an unknown rate is null.
+//! The numbers of one look, and the rates since the previous look. `hold top --once --format json`
+//! prints them: numbers are numbers, and an unknown rate is null.
 
 use super::process::ProcessState;
 use super::watch::{Look, Seen};
@@ -57,7 +57,7 @@ pub struct MapView {
 /// The stream of a map.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct StreamView {
-    /// Ever written.
+    /// The total since the stream began.
     pub written_bytes: u64,
     pub bytes_per_second: Option<f64>,
     /// In the interval.
@@ -162,7 +162,7 @@ pub struct ParticipantView {
     pub pid: u32,
     pub program: String,
     pub alive: bool,
-    /// `None` if it is dead, or its process cannot be seen from here.
+    /// `None` if the participant is dead, or if its process is not visible from here.
     pub state: Option<ProcessState>,
     /// The locks that it holds, if it is suspended.
     pub locks: Vec<String>,
@@ -174,7 +174,7 @@ pub struct ParticipantView {
 struct Interval(f64);
 
 impl Interval {
-    /// How fast a counter grew. `None` if it is new, or began again.
+    /// The rate of a counter; `None` if the counter is new, or began again.
     fn rate(interval: Option<Interval>, before: Option<u64>, now: u64) -> Option<f64> {
         let new = now.checked_sub(before?)?;
         interval?.of(new)
@@ -308,7 +308,7 @@ fn origin(now: &Look, map: &str) -> Option<OriginView> {
 }
 
 impl ParticipantView {
-    /// Whether its process does not run until another process lets it.
+    /// Whether its process cannot run until another process continues it.
     pub fn is_suspended(&self) -> bool {
         self.state.is_some_and(ProcessState::is_suspended)
     }

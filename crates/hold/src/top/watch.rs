@@ -1,4 +1,4 @@
-//! Looks at a hold, one after the other.
+//! Takes one look at a hold after another.
 
 use super::change_count::ChangeCount;
 use super::process::ProcessState;
@@ -15,15 +15,15 @@ use std::time::{Duration, Instant};
 /// A hold that is being watched.
 pub struct Watch {
     hold: Hold,
-    /// Also Commonhold's own structures.
+    /// Whether to include Commonhold's own structures.
     all: bool,
     counts: BTreeMap<String, ChangeCount>,
     before: Option<Look>,
 }
 
-/// Everything that one look has seen.
+/// The results of one look.
 pub struct Look {
-    /// When it ended.
+    /// The time at which it ended.
     pub at: Instant,
     /// Milliseconds since 1970.
     pub at_ms: u64,
@@ -42,7 +42,8 @@ pub struct Seen {
 }
 
 impl Watch {
-    /// Begins to watch a hold that is open read-only. `all`: also Commonhold's own structures.
+    /// Begins to watch a hold that is open read-only. With `all`, includes Commonhold's own
+    /// structures.
     pub fn new(hold: Hold, all: bool) -> Watch {
         Watch { hold, all, counts: BTreeMap::new(), before: None }
     }
@@ -62,8 +63,8 @@ impl Watch {
         Ok(view)
     }
 
-    /// Counts changes until `time` has passed or `over` returns true. A stream keeps only a part of
-    /// them, so this must not be left to the next look.
+    /// Counts changes until `time` has passed or `over` returns true. A stream keeps only the
+    /// latest changes, so counting must not wait for the next look.
     pub fn count_during(&mut self, time: Duration, over: impl Fn(Duration) -> bool) {
         let end = Instant::now() + time;
         loop {
@@ -89,7 +90,7 @@ impl Watch {
     fn count_changes(&mut self, inventory: &Inventory) -> BTreeMap<String, Option<u64>> {
         let mut changes = BTreeMap::new();
         for map in inventory.maps.iter().filter(|map| map.stream.is_some()) {
-            // A map that is dropped meanwhile has no changes that are known.
+            // The map was dropped in the meantime, so its number of changes is unknown.
             let Ok(opened) = open_unready_map(&self.hold, &map.name) else { continue };
             let known = match self.counts.get_mut(&map.name) {
                 Some(count) => count.take(&opened),

@@ -19,8 +19,8 @@ Examples:
   zstdcat shop.backup.zst | hold backup verify -
 
 The command checks every checksum, and changes nothing. It prints the maps in the backup with their
-numbers of pairs, and each damaged part with its range of bytes. If the backup is damaged, the
-numbers count only the parts that can be read. 'hold restore' accepts only a backup without damage.
+numbers of pairs, and lists each damaged part with its range of bytes. If the backup is damaged, the
+numbers include only the parts that can be read. 'hold restore' accepts only an undamaged backup.
 
 Exit codes:
   0     the backup is complete and undamaged

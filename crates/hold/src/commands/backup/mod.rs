@@ -1,4 +1,4 @@
-//! `hold backup`: copies a hold as it is at one instant, while others write; `hold backup verify`
+//! `hold backup` copies a hold as of one instant, while other processes write. `hold backup verify`
 //! reads such a copy to its end.
 
 mod contents;
@@ -28,12 +28,13 @@ Examples:
 
 Without --rotate, FILE must not exist yet. With --rotate N, FILE is the newest of N backups: when
 the new backup is complete, FILE becomes FILE.1, FILE.1 becomes FILE.2 and so on, and the oldest
-is deleted. At every instant, also if the command is killed, the newest complete backup is FILE, or
-FILE.1 if there is no FILE. If the command fails, the earlier backups stay.
+of N backups is deleted. At every instant, even if the command is killed, the newest complete backup
+is FILE, or FILE.1 if FILE does not exist. If the new backup cannot be completed, the earlier ones
+do not change.
 
-If FILE is '-', the backup is written to standard output, and its report to standard error. The
-memory that this needs does not grow with the hold. If writers change much while a slow pipe is
-written, the changes wait in a temporary file (in TMPDIR, or in /tmp).
+If FILE is '-', the command writes the backup to standard output, and its report to standard error.
+The memory that it needs does not grow with the hold. If writers make many changes while it writes
+to a slow pipe, it stores these changes in a temporary file (in TMPDIR, or in /tmp).
 
 Do not copy the file of an open hold with 'cp': the copy may be inconsistent. A backup is always
 consistent.";
@@ -44,7 +45,7 @@ pub type Args = OwnOrSubcommand<MakeArgs, Subcommand>;
 /// The subcommands of `hold backup`.
 #[derive(clap::Subcommand, Debug)]
 pub enum Subcommand {
-    /// Read a backup to its end, and report its contents and damage
+    /// Read a backup to its end, and report its contents and any damage
     #[command(after_help = flowing(contents::EXAMPLES))]
     Verify(contents::Args),
 }
@@ -59,7 +60,8 @@ pub struct MakeArgs {
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// Keep N backups: FILE, FILE.1 and so on; delete the oldest when the new one is complete
+    /// Keep the last N backups: FILE, FILE.1 and so on; the oldest is deleted when the new one is
+    /// complete
     #[arg(long, value_name = "N", overrides_with = "rotate")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     rotate: Option<u32>,
@@ -89,11 +91,11 @@ fn make(args: &MakeArgs, directory: &Directory, output: &Output) -> Result<ExitC
 
 fn write_to_stdout(args: &MakeArgs, directory: &Directory, output: &Output) -> Result<ExitCode> {
     if args.rotate.is_some() {
-        return Err(Failure::usage("--rotate: expected the name of a file, got '-'"));
+        return Err(Failure::usage("--rotate: expected a file name, got '-'"));
     }
     if output::is_terminal() {
         return Err(Failure::usage(
-            "standard output is a terminal, which cannot show a backup; redirect it to a file or \
+            "standard output is a terminal, but a backup is binary data; redirect it to a file or \
              a pipe, or name a file instead of '-'",
         ));
     }

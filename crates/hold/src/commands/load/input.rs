@@ -1,7 +1,6 @@
 //! The source of the pairs: a file, a pipe or a terminal.
 //!
-//! Invariant: before a read has to wait, the pairs that were read until then are stored; a signal
-//! ends the wait.
+//! Invariant: before a read waits, all pairs read so far are stored. A signal ends the wait.
 
 use commonhold_terminal::failure::{Failure, Result};
 use commonhold_terminal::interrupt::Interrupt;
@@ -12,7 +11,7 @@ use std::io::{self, IsTerminal, Read, stdin};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-/// A wait is a series of these. Between them a signal is noticed.
+/// A wait is a series of steps of this length. Between two steps, the reader notices a signal.
 const STEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
@@ -32,7 +31,7 @@ impl Input {
     pub fn open(path: Option<&Path>) -> Result<Input> {
         let Some(path) = path.filter(|path| *path != Path::new("-")) else {
             let name = "standard input".to_owned();
-            // A file of its own: the standard library's has a buffer that no poll sees.
+            // Not the standard library's handle: `poll` does not see the bytes in its buffer.
             let owned = stdin().as_fd().try_clone_to_owned();
             let file = File::from(owned.map_err(|e| Failure::failed(format!("{name}: {e}")))?);
             return Ok(Input { file, name, bytes: None, path: None });
@@ -42,7 +41,9 @@ impl Input {
         let file = File::open(path).map_err(named)?;
         let metadata = file.metadata().map_err(named)?;
         if metadata.is_dir() {
-            return Err(Failure::failed(format!("{name}: is a directory, not a file of pairs")));
+            return Err(Failure::failed(format!(
+                "{name}: expected a file of pairs, got a directory"
+            )));
         }
         let bytes = metadata.is_file().then_some(metadata.len());
         Ok(Input { file, name, bytes, path: Some(path.to_owned()) })
@@ -53,7 +54,7 @@ impl Input {
         self.file.is_terminal()
     }
 
-    /// Its bytes; `before_wait` is called each time when there are none at the moment.
+    /// A reader of its bytes, which calls `before_wait` whenever no bytes are available yet.
     pub fn reader<'a>(
         &'a self,
         interrupt: &'a Interrupt,
@@ -70,7 +71,7 @@ struct InputReader<'a, F> {
 }
 
 impl<F: Fn() -> io::Result<()>> InputReader<'_, F> {
-    /// Whether a read returns at once: bytes, the end or an error.
+    /// Whether a read would return at once, with bytes, the end or an error.
     fn is_ready(&self, within: &Timespec) -> io::Result<bool> {
         let mut asked = [PollFd::new(self.file, PollFlags::IN)];
         match poll(&mut asked, Some(within)) {
@@ -93,7 +94,7 @@ impl<F: Fn() -> io::Result<()>> Read for InputReader<'_, F> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.wait()?;
         if self.interrupt.came() {
-            // Not the end of the input, which would make a whole record of a half one.
+            // An end of input here would make a partial record look complete.
             return Err(io::Error::other("stopped by a signal"));
         }
         self.file.read(buffer)

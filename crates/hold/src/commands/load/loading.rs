@@ -1,4 +1,4 @@
-//! Stores pairs, thousands at a time, and counts what becomes of each record.
+//! Stores pairs, thousands at a time, and counts the stored pairs and the invalid records.
 
 use super::{Args, OnError};
 use crate::formats::{Flaw, Pair};
@@ -21,14 +21,14 @@ const MOST_TOLD: u64 = 20;
 pub struct Loading<'a> {
     args: &'a Args,
     directory: &'a Directory,
-    /// `None` while it does not exist: the first pair that fits creates it.
+    /// `None` until the map exists: the first pair that fits creates it.
     map: Option<Map>,
     source: &'a str,
     bar: &'a ProgressBar,
     batch: Vec<(u64, Pair)>,
     batch_bytes: usize,
     counts: Counts,
-    /// Why the reader could not store.
+    /// The error of storing pairs before a wait of the reader.
     failure: Option<Failure>,
 }
 
@@ -60,7 +60,7 @@ impl<'a> Loading<'a> {
         self.counts
     }
 
-    /// Takes what a reader has read; false at the end of the input.
+    /// Processes the result of one read; returns false at the end of the input.
     ///
     /// # Errors
     /// Those of storing and of reading; an invalid record, unless such records are skipped.
@@ -76,7 +76,7 @@ impl<'a> Loading<'a> {
                 self.flaw(line, &what)?;
             }
             Err(Flaw::Stream(error)) => {
-                // The reader stored, and passed on that this had failed.
+                // Storing before the wait failed, and the reader passed the failure on.
                 if let Some(failure) = self.failure.take() {
                     return Err(failure);
                 }
@@ -87,15 +87,15 @@ impl<'a> Loading<'a> {
         Ok(true)
     }
 
-    /// Stores what was read before a signal.
+    /// Stores the pairs that were read before a signal.
     ///
     /// # Errors
-    /// Those of storing, also of an earlier attempt.
+    /// Those of storing, including an earlier attempt.
     pub fn stop(&mut self) -> Outcome<()> {
         self.failure.take().map_or_else(|| self.store(), Err)
     }
 
-    /// Stores what was read before the reader waits. A failure ends the reading.
+    /// Stores the pairs that were read, before the reader waits. A failure ends the reading.
     pub fn store_before_wait(&mut self) -> io::Result<()> {
         self.store().map_err(|failure| {
             self.failure = Some(failure);

@@ -2,9 +2,9 @@
 //!
 //! - [`input`]: the file, a pipe or a terminal; [`loading`]: storing and counting
 //!
-//! Invariant: the report and the exit code count every record that was read: stored or skipped.
-//! The pairs before an invalid record are stored, even if that record ends the loading, and so are
-//! those before a signal or before a pipe has no more bytes for the moment.
+//! Invariant: the report and the exit code cover every record that was read, stored or skipped. The
+//! pairs before an invalid record are stored, even if that record ends the load. When a signal
+//! arrives, or a pipe has no more bytes for the moment, all pairs read so far are stored.
 
 mod input;
 mod loading;
@@ -55,9 +55,9 @@ selects JSON for the report.
         its JSON text; null is an error
   nul   key NUL value NUL ...
 
-Pairs are stored in batches. From a pipe, a batch ends when the pipe has no more bytes for the
-moment, so other processes see each pair as soon as it has arrived. After Ctrl-C or SIGTERM, all
-pairs that were read completely are stored, and the report counts them.
+The command stores pairs in batches. When a pipe has no more bytes for the moment, the command
+stores all pairs read so far, so other processes see each pair as soon as it has arrived. After
+Ctrl-C, SIGTERM or SIGHUP, it stores all pairs that it has read completely, and prints its report.
 
 Exit codes:
   0    all pairs are stored
@@ -97,7 +97,8 @@ pub struct Args {
     #[arg(long, value_name = "COLUMN")]
     value_column: Option<Column>,
 
-    /// The character between fields of csv or tsv, or its name: tab (or \t), comma, semicolon
+    /// The character that separates the fields of csv or tsv, or its name: tab (or \t), comma,
+    /// semicolon
     #[arg(long, value_name = "CHAR")]
     delimiter: Option<Delimiter>,
 
@@ -135,7 +136,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     let loading = RefCell::new(Loading::new(args, directory, map, &input.name, &bar));
     let source = input.reader(&interrupt, || loading.borrow_mut().store_before_wait());
     let reader = BufReader::with_capacity(1 << 18, source);
-    // A second buffer behind the progress bar, which counts what the first one reads.
+    // A second buffer, behind the progress bar: the bar counts the bytes that pass between the two.
     let reader = BufReader::with_capacity(1 << 16, bar.wrap_read(reader));
     let loaded = load(&loading, reading.open(Box::new(reader))?.as_mut(), &interrupt);
     bar.finish_and_clear();
@@ -147,7 +148,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     }
 }
 
-/// Loads until the end of the input, or until a signal; returns whether it was the end.
+/// Loads until the end of the input, or until a signal; returns true if the input has ended.
 fn load(
     loading: &RefCell<Loading>,
     reader: &mut dyn ReadPairs,
@@ -155,7 +156,7 @@ fn load(
 ) -> Result<bool> {
     loop {
         let mut pair = Pair::default();
-        // The reader borrows the loading as well, to store before it waits.
+        // The reader also borrows `loading`, to store pairs before it waits.
         let read = reader.read(&mut pair).map(|more| more.then_some(pair));
         let mut loading = loading.borrow_mut();
         if interrupt.came() && matches!(read, Err(Flaw::Stream(_))) {

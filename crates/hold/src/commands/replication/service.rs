@@ -30,7 +30,8 @@ impl Service {
         Service::watching(hold, Interrupt::watch())
     }
 
-    /// The same; `grace` after a signal the process ends, even if it is blocked.
+    /// Like [`begin`](Self::begin), but the process ends at most `grace` after a signal, even if it
+    /// is blocked.
     pub fn begin_strictly(hold: &Hold, grace: Duration) -> Result<Service> {
         Service::watching(hold, Interrupt::watch_strictly(grace))
     }
@@ -87,6 +88,8 @@ impl Service {
         self.interrupt.came()
     }
 
+    /// Checks that the path still leads to the hold.
+    ///
     /// # Errors
     /// If the hold was deleted or replaced.
     pub fn ensure_hold(&self) -> Result<()> {

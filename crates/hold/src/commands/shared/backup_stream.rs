@@ -11,7 +11,7 @@ pub fn input() -> Result<impl Read> {
     let input = stdin().lock();
     match input.is_terminal() {
         true => Err(Failure::usage(
-            "standard input is a terminal, which cannot send a backup; redirect it from a file or \
+            "standard input is a terminal, but a backup is binary data; redirect it from a file or \
              a pipe, or name a file instead of '-'",
         )),
         false => Ok(input),
