@@ -105,7 +105,7 @@ pub(super) struct JournaledMaps {
     /// A map that is found later was created while the journal ran.
     is_first_scan: bool,
     dropped_files: DroppedFiles,
-    /// The maps that this hold had when it was noted that it no longer has them.
+    /// The maps that this hold still had when the catalogue noted that it no longer has them.
     moved: BTreeSet<String>,
     /// Why the catalogue cannot be rewritten.
     catalogue_error: Option<String>,
@@ -152,14 +152,14 @@ impl JournaledMaps {
         all
     }
 
-    /// Rebuilds a map if the hold has lost it, or if the replacement of one that it has is wanted.
+    /// Rebuilds a map if the hold has lost it, or if the existing map is to be replaced.
     fn restore_one(&mut self, name: &str, life: &Life, replaces: bool) -> Result<Option<Rebuilt>> {
         let file = file_of(&self.directory, name, life.number);
         let (is_there, is_half, is_interrupted) = match open_unready_map(&self.hold, name) {
             Ok(map) if map.is_replica() => {
                 if life.is_in(self.hold.uuid()) && is_interrupted(&self.hold, &map)? {
-                    // Before another process has the slot: if that one fails and drops the map, it
-                    // must not seem that the user has dropped it.
+                    // This is noted before another process has the slot: if that process fails and
+                    // drops the map, it must not seem that the user has dropped it.
                     self.catalogue.note(name, life.number, Event::Moved, NOWHERE)?;
                     self.moved.insert(name.to_owned());
                 }
@@ -332,7 +332,8 @@ impl JournaledMaps {
             matches!(places.get(name), Some(Place::Skipped(NOT_RECEIVED)))
         };
         if is_unready(map) && self.shared.change(was_looked_at) {
-            // Its file says that a replica brings it. To read all of it again would say the same.
+            // According to its file, a replica brings it. Reading the whole file again would give
+            // the same result.
             return Ok(Some(NOT_RECEIVED));
         }
         let life = self.catalogue.catalogue.present(name).cloned();

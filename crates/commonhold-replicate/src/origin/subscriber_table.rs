@@ -201,8 +201,8 @@ impl SubscriberTable {
             if map.follow().is_err_and(|error| error.is_not_found()) {
                 let begin = || self.hold.maps().begin_stream(&self.name, self.options.stream_bytes);
                 let begin = || with_patience(PATIENCE, begin).err();
-                // Without a stream, too, the new map is the one that replicas are answered for. The
-                // next call begins its stream.
+                // Even without a stream, the origin answers replicas for the new map. The next call
+                // begins its stream.
                 let _ = self.stream_repair.make_by(Instant::now(), begin);
             }
             Ok::<_, commonhold::Error>(map)

@@ -35,7 +35,7 @@ use std::sync::atomic::Ordering;
 
 /// The number of passes that do not keep writers out.
 const PASSES: u32 = 3;
-/// The most bytes of frames that are held back in memory.
+/// The maximum number of bytes of frames that are held back in memory.
 const MOST_HELD: usize = 64 << 20;
 
 /// The result of [`Hold::backup`].
@@ -67,7 +67,7 @@ struct Backup<'a, W: Write> {
     ahead: u64,
     /// The written state of each map, by the map's id and incarnation.
     maps: HashMap<(u32, u64), Written>,
-    /// Frames that are written when writers may continue.
+    /// Frames that are written to the backup only when the hold is no longer frozen.
     held: Held,
     holds_back: bool,
 }
@@ -88,7 +88,7 @@ impl Target<'_> {
     }
 }
 
-/// Bytes in memory, and from a limit on in a file.
+/// Bytes that are held back, in memory or, above a limit, in a file.
 #[derive(Default)]
 struct Held {
     memory: Vec<u8>,
@@ -141,8 +141,9 @@ impl Hold {
         Ok(report)
     }
 
-    /// The same, written to a stream, such as a pipe. The reader may be slow: writers never wait
-    /// for it, and what they change meanwhile waits in a temporary file, if it is much.
+    /// Like [`backup`](Self::backup), but writes to a stream, such as a pipe. The reader of the
+    /// stream may be slow: writers to the hold never wait for it. If their changes in the meantime
+    /// exceed 64 MiB, these wait in a temporary file.
     ///
     /// # Errors
     /// Those of [`freeze`](Self::freeze) and of writing.

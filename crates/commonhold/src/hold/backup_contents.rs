@@ -1,7 +1,7 @@
 //! Reads a backup to its end, checks all of it, and reports its contents.
 //!
-//! Invariant: one frame is in memory at a time, so a backup of any length can be read from a pipe.
-//! Damage is part of the result: all that can be read is read.
+//! Invariant: only one frame is in memory at a time, so a backup of any length can be read from a
+//! pipe. Damage is part of the result, and reading continues after damage if possible.
 
 use crate::error::{Error, Result};
 use crate::hold::frames::{Frame, RawFrame, Reader};
@@ -13,7 +13,7 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
-/// The most parts of damage that are reported one by one.
+/// The maximum number of damaged parts that are reported one by one.
 const MOST_DAMAGE: usize = 100;
 
 /// The contents of a backup; see [`backup_contents`].
@@ -60,10 +60,10 @@ pub fn backup_contents(backup: impl AsRef<Path>) -> Result<BackupContents> {
     Reading::default().read(Reader::new(reader, len, backup.display().to_string())?)
 }
 
-/// The same of a stream, such as a pipe.
+/// Like [`backup_contents`], but reads a stream, such as a pipe.
 ///
 /// # Errors
-/// As [`backup_contents`].
+/// Those of [`backup_contents`].
 pub fn backup_contents_from(stream: impl Read) -> Result<BackupContents> {
     let reader = BufReader::with_capacity(1 << 20, stream);
     Reading::default().read(Reader::new(reader, u64::MAX, STREAM.to_owned())?)
@@ -95,7 +95,7 @@ impl Reading {
             };
             if !raw.has_kind() {
                 reader.skip_rest()?;
-                self.damaged(format!("nothing can be read from byte {begin} on"));
+                self.damaged(format!("nothing from byte {begin} on can be read"));
                 break;
             }
             let frame = raw.parse().filter(|_| raw.is_sound);
@@ -123,25 +123,25 @@ impl Reading {
                 self.pairs.push(pairs.len() as u64);
             }
             Frame::Dropped { number } => drop(self.maps.remove(&number)),
-            // Its map's frame is damaged: that was reported.
+            // The frame of its map is damaged, which was already reported.
             Frame::Segment { .. } if self.damaged > 0 => {}
-            _ => self.damaged(format!("the frame at byte {} does not belong there", raw.at)),
+            _ => self.damaged(format!("the frame at byte {} is not valid at this place", raw.at)),
         }
     }
 
-    /// The map of a damaged frame is a guess, which helps to judge the loss.
+    /// Reports a damaged frame. Its map is only a guess, which helps the user to estimate the loss.
     fn damaged_frame(&mut self, raw: &RawFrame, end: u64) {
         let map = match raw.parse() {
             Some(Frame::Segment { number, .. }) => self.maps.get(&number),
             _ => None,
         };
         let of = map.map_or_else(String::new, |name| format!(", probably of map '{name}'"));
-        self.damaged(format!("the checksum of the bytes {} to {end} is wrong{of}", raw.at));
+        self.damaged(format!("the checksum of bytes {} to {end} is wrong{of}", raw.at));
     }
 
     fn end_missing(&mut self, begin: u64, end: u64) {
         let text = match begin == end {
-            true => format!("the backup is truncated: its end is missing after {end} bytes"),
+            true => format!("the backup is truncated after {end} bytes"),
             false => format!("the backup is truncated, or damaged from byte {begin} on"),
         };
         self.damaged(text);
@@ -161,7 +161,9 @@ impl Reading {
         self.damaged += 1;
         match self.damaged.cmp(&MOST_DAMAGE) {
             std::cmp::Ordering::Less => self.damage.push(what),
-            std::cmp::Ordering::Equal => self.damage.push(format!("{what}; more is not listed")),
+            std::cmp::Ordering::Equal => {
+                self.damage.push(format!("{what}; further damage is not listed"))
+            }
             std::cmp::Ordering::Greater => {}
         }
     }

@@ -44,8 +44,8 @@ pub(crate) enum Frame {
 
 const KINDS: &[u8] = b"HMSDE";
 
-/// The most bytes of a frame's contents. A longer one is damaged, and is not read: an image alone
-/// may have any length.
+/// The maximum length of a frame's contents. A longer frame is damaged, and is not read. Only an
+/// image may have any length.
 fn most_bytes(kind: u8) -> u64 {
     match kind {
         b'S' => u64::MAX,
@@ -157,7 +157,7 @@ impl RawFrame {
         parse(self.kind, &self.payload)
     }
 
-    /// Whether there is such a kind of frame.
+    /// Whether the kind of the frame is known.
     pub(crate) fn has_kind(&self) -> bool {
         KINDS.contains(&self.kind)
     }
@@ -229,8 +229,8 @@ impl<R: Read> Reader<R> {
         Ok(Some(RawFrame { at, kind, payload: bytes, is_sound }))
     }
 
-    /// Appends that many bytes; false if the file ends before. A damaged length must not reserve
-    /// memory that the file does not fill.
+    /// Appends `more` bytes; returns false if the file ends before that. A damaged length must not
+    /// reserve memory that the file does not fill.
     fn fill(&mut self, buffer: &mut Vec<u8>, more: u64) -> Result<bool> {
         buffer.reserve(more.min(1 << 20) as usize);
         let read = (&mut self.from).take(more).read_to_end(buffer);
@@ -264,7 +264,7 @@ impl<R: Read> Reader<R> {
         Error::new(ErrorKind::Truncated, text)
     }
 
-    /// The error of a frame that is not possible at the place before this one.
+    /// The error for a frame that is not valid at its place; the frame ends at the present offset.
     pub(crate) fn damaged(&self) -> Error {
         let text = format!(
             "{}: the backup is damaged before byte {}; use another one",

@@ -1,8 +1,8 @@
-//! The locks that participants hold at this moment, with a name for people, for programs that show
-//! the reason why others wait.
+//! The locks that participants hold at this moment, with names for people. Programs use them to
+//! show why other processes wait.
 //!
-//! Invariant: nothing is taken or written. A lock may change hands while this reads, so a result is
-//! evidence only about a participant that does not run: a stopped one keeps its locks.
+//! Invariant: nothing is locked or written. A lock may change hands during the reading, so a result
+//! is reliable only for a participant that does not run: a stopped participant keeps its locks.
 
 use crate::error::Result;
 use crate::hold::handle::Hold;
@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub struct HeldLock {
     /// The participant's slot.
     pub slot: u32,
-    /// How often that slot was claimed.
+    /// The generation of the slot: each claim of the slot increases it.
     pub generation: u32,
     /// The data that the lock protects.
     pub name: String,

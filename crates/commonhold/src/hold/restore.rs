@@ -57,11 +57,11 @@ pub fn restore(backup: impl AsRef<Path>, name: impl AsRef<Path>) -> Result<Resto
     build(&Source { file: &file, name: backup.display().to_string() }, &target)
 }
 
-/// The same from a stream, such as a pipe, which is read to its end. A temporary file keeps its
-/// bytes meanwhile.
+/// Like [`restore`], but reads a stream, such as a pipe, to its end. A temporary file stores the
+/// bytes until the hold is complete.
 ///
 /// # Errors
-/// As [`restore`]; those of reading, and of the temporary file.
+/// Those of [`restore`], of reading, and of the temporary file.
 pub fn restore_from(mut stream: impl Read, name: impl AsRef<Path>) -> Result<RestoreReport> {
     let target = location::resolve(name.as_ref(), None)?;
     if target.symlink_metadata().is_ok() {
@@ -80,7 +80,7 @@ fn spooled(stream: &mut impl Read) -> Result<Spool> {
     let mut header = Vec::new();
     let read = stream.by_ref().take(HEADER.len() as u64).read_to_end(&mut header);
     read.map_err(|e| Error::os(STREAM, &e))?;
-    // Fails at once if it is not a backup, however long the stream is.
+    // If it is not a backup, this fails at once, however long the stream is.
     Reader::new(&header[..], HEADER.len() as u64, STREAM.to_owned())?;
     let spool = Spool::new()?;
     spool.write(&header)?;
@@ -168,7 +168,7 @@ fn fill(hold: &Hold, mut reader: BackupReader<'_>, plan: &Plan) -> Result<Restor
                 }
             }
             Frame::Segment { number, prefix, depth, pairs } => {
-                // Others than before, if a process has written to the file.
+                // The images differ from the plan if a process has written to the file.
                 if plan.images.get(at) != Some(&(number, prefix, depth)) {
                     return Err(reader.damaged());
                 }

@@ -1,9 +1,9 @@
-//! Several backups of one hold: `FILE` is the newest, `FILE.1` the one before, and so on.
+//! Several backups of one hold: `FILE` is the newest, `FILE.1` is the one before it, and so on.
 //!
 //! Invariant: at every instant the backup that was completed last is `FILE`, or `FILE.1` while
-//! there is no `FILE`. The names move from the oldest to the newest, each in one step, and the new
-//! backup is complete before any of them does. A kill between two steps leaves a name that is not
-//! used; the next rotation moves only the backups before it, so it loses none.
+//! there is no `FILE`. A rotation begins when the new backup is complete. It renames the oldest
+//! backup first and the newest last, each in one step. A kill between two steps leaves one name
+//! unused. The next rotation moves only the backups before this gap, so it loses none.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::backup::{self, BackupReport};
@@ -21,16 +21,16 @@ use std::time::Duration;
 const PAUSE: Duration = Duration::from_millis(10);
 
 impl Hold {
-    /// As [`backup`](Self::backup), and keeps the last `keep` backups: `to` is the newest, and the
-    /// earlier ones have the same name with `.1`, `.2` and so on. The oldest is deleted. At every
-    /// instant, also after a kill, the backup that was completed last is `to`, or the one with `.1`
-    /// if there is no `to`.
+    /// Like [`backup`](Self::backup), but keeps the last `keep` backups: `to` is the newest, and
+    /// the earlier ones have the same name with `.1`, `.2` and so on. If there were already `keep`
+    /// backups, the oldest one is deleted. At every instant, even after a kill, the backup that was
+    /// completed last is `to`, or the one with `.1` if there is no `to`.
     ///
     /// # Errors
-    /// `Invalid` if `keep` is 0; `Exists` if one of the names is that of a file that is not a
-    /// backup; `TimedOut` if a process that is stopped in the middle of a rotation keeps the others
-    /// out; those of [`backup`](Self::backup). After an error all earlier backups are still
-    /// there, except that the oldest may be deleted.
+    /// `Invalid` if `keep` is 0; `Exists` if a file that is not a backup has one of the names;
+    /// `TimedOut` if a process that is stopped during a rotation keeps the others out; those of
+    /// [`backup`](Self::backup). After an error, all earlier backups still exist, except that the
+    /// oldest one may have been deleted, and some may already have the next name.
     pub fn backup_rotated(&self, to: impl AsRef<Path>, keep: u32) -> Result<BackupReport> {
         let to = to.as_ref();
         self.arena().ensure_open()?;
@@ -42,7 +42,7 @@ impl Hold {
         ensure()?;
         let (draft, report) = backup::draft(self, to)?;
         let _turn = lock(self, to)?;
-        // Again: the copy may have taken long.
+        // Check again, because the copy may have taken long.
         ensure()?;
         let moved = shift(to, keep)?;
         let placed = match keep {
@@ -50,7 +50,7 @@ impl Hold {
             _ => draft.commit(),
         };
         let placed = placed.map_err(|error| {
-            let before = if moved { "; the backup before it has the name with .1" } else { "" };
+            let before = if moved { "; the previous backup has the suffix .1" } else { "" };
             Error::os(format!("{}: the new backup cannot be named{before}", to.display()), &error)
         })?;
         draft_hold::sync_name(&placed, to)?;
@@ -58,7 +58,7 @@ impl Hold {
     }
 }
 
-/// The name of the backup before `age` others.
+/// The name of the backup that is `age` rotations old.
 fn aged(to: &Path, age: u32) -> PathBuf {
     if age == 0 {
         return to.to_owned();
@@ -68,9 +68,10 @@ fn aged(to: &Path, age: u32) -> PathBuf {
     name.into()
 }
 
-/// Moves each backup to the next name, and so deletes the oldest; returns whether there was any.
+/// Moves each backup to the next name, which deletes the oldest one if all names are used. Returns
+/// whether there was any backup.
 fn shift(to: &Path, keep: u32) -> Result<bool> {
-    // Backups behind a name that is not used have room to stay where they are.
+    // An unused name takes the last backup before it, so backups after it keep their names.
     let mut used = 0;
     while used < keep && look(&aged(to, used))?.is_some() {
         used += 1;
@@ -79,7 +80,7 @@ fn shift(to: &Path, keep: u32) -> Result<bool> {
         let (from, to) = (aged(to, age - 1), aged(to, age));
         let moved = fault!("backup.rename").and_then(|()| std::fs::rename(&from, &to));
         moved.map_err(|e| {
-            let doing = "the earlier backup cannot be renamed to";
+            let doing = "cannot rename this backup to";
             Error::os(format!("{}: {doing} {}", from.display(), to.display()), &e)
         })?;
         step!("backup.moved");
@@ -96,7 +97,7 @@ fn look(path: &Path) -> Result<Option<Metadata>> {
     }
 }
 
-/// Fails for a file that is not a backup: a mistyped name must not lead to its end.
+/// Fails for a file that is not a backup, so that a mistyped name does not delete another file.
 fn ensure_backup(path: &Path) -> Result<()> {
     let Some(found) = look(path)? else { return Ok(()) };
     let mut header = [0; HEADER.len()];
@@ -112,8 +113,8 @@ fn ensure_backup(path: &Path) -> Result<()> {
     Err(Error::new(ErrorKind::Exists, text))
 }
 
-/// The lock on the directory. A child that is forked meanwhile has it, too, so it is unlocked, not
-/// only closed.
+/// The lock on the directory. A child that is forked in the meantime shares it, so dropping it
+/// unlocks it explicitly.
 struct Turn(File);
 
 impl Drop for Turn {
@@ -122,9 +123,9 @@ impl Drop for Turn {
     }
 }
 
-/// Keeps other rotations in the directory out, as far as the file system can. Without this, two
-/// at once could move a name twice, which would delete a backup too early. Waits for the other one
-/// as long as a call of the hold does.
+/// Keeps other rotations in the directory out, if the file system supports locks. Without this
+/// lock, two rotations at once could move a backup twice, which would delete a backup too early.
+/// Waits for another rotation until the hold's lock timeout has passed.
 fn lock(hold: &Hold, to: &Path) -> Result<Option<Turn>> {
     let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty());
     let directory = parent.unwrap_or(Path::new("."));
@@ -146,8 +147,8 @@ fn lock(hold: &Hold, to: &Path) -> Result<Option<Turn>> {
         }
         let Some(pause) = patience.shorten(PAUSE) else {
             let text = format!(
-                "{}: another process rotates backups there, and does not end; continue or end that \
-                 process, then try again",
+                "{}: another process is rotating backups there, and has not finished; continue or \
+                 end that process, then try again",
                 directory.display()
             );
             return Err(Error::new(ErrorKind::TimedOut, text));

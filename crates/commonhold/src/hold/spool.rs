@@ -1,7 +1,5 @@
-//! Bytes that wait between two uses: a nameless file in the directory of temporary files.
-//!
-//! It costs room there instead of memory. Nothing of it is left, also after a kill (but see
-//! [`Draft`]).
+//! Bytes that wait for their use in a nameless file in the directory for temporary files, not in
+//! memory. No file remains, even after a kill (but see [`Draft`]).
 
 use crate::error::{Error, Result};
 use crate::os::draft::Draft;
@@ -11,7 +9,7 @@ use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::path::PathBuf;
 
-/// Bytes that are copied at once.
+/// The number of bytes that are copied at once.
 const PIECE: usize = 1 << 20;
 
 /// The file.
@@ -22,7 +20,7 @@ pub(crate) struct Spool {
 }
 
 impl Spool {
-    /// An empty one.
+    /// An empty spool.
     pub(crate) fn new() -> Result<Spool> {
         // The system's variable TMPDIR, or /tmp.
         let directory = std::env::temp_dir();

@@ -87,7 +87,7 @@ pub struct ParticipantInfo {
     pub pid: u32,
     /// The first bytes of the program's name.
     pub program: String,
-    /// When it registered, in milliseconds since 1970 by its own clock.
+    /// The time when it registered, in milliseconds since 1970 by its own clock.
     pub since_ms: u64,
     /// Whether the process is alive. The next sweep recovers the unfinished work of a dead process.
     pub alive: bool,

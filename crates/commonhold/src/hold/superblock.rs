@@ -97,8 +97,8 @@ impl Superblock {
         }
     }
 
-    /// Where the boot id is not shown, zeros are of this boot: they were stored where it is not
-    /// shown either.
+    /// If the environment does not show the boot id, zeros count as this boot: they were stored in
+    /// an environment that does not show it either.
     ///
     /// # Errors
     /// As [`Superblock::set_boot`].

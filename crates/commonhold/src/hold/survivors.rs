@@ -1,4 +1,5 @@
-//! Which images of a backup are valid in the end: a later one replaces its whole hash range.
+//! Determines the images of a backup that are valid in the end: a later image replaces its whole
+//! hash range.
 
 use std::collections::HashMap;
 

@@ -82,8 +82,8 @@ fn default_format() -> Format {
 
 /// The collector of a log, from [`Log::collector`]. After it is dropped, another may begin.
 ///
-/// It takes no processor time from the writers, and no writer ever waits for it. If the hold's
-/// handle is closed, it stays the collector until it is dropped.
+/// It takes no processor time from the writers, and no writer ever waits for it. After the hold's
+/// handle is closed, it remains the collector until it is dropped.
 ///
 /// If its process dies, another collector may take over, and it omits no line. A file
 /// ([`run_to_file`](Collector::run_to_file)) then contains every line exactly once. Any other
@@ -91,7 +91,8 @@ fn default_format() -> Format {
 /// most one round of about 256 KiB of text, are written again**.
 pub struct Collector {
     log: Log,
-    /// Of the participant that collects; a child that was forked since is another one.
+    /// The endpoint of the participant that collects. A child that was forked since then is another
+    /// participant.
     endpoint: Endpoint,
     merge: Merge,
     /// The positions that are marked in the hold.
@@ -415,7 +416,7 @@ trait Target {
     fn place(&mut self, left: Option<Place>) -> io::Result<Option<Place>>;
     /// Writes all of it.
     fn put(&mut self, text: &[u8]) -> io::Result<()>;
-    /// Nothing that was written will be taken back.
+    /// Called when no written text can be taken back any more.
     fn is_marked(&mut self);
 }
 

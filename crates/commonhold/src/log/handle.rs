@@ -417,8 +417,8 @@ impl Inner {
 
     /// Counts a line that found no ring.
     fn refuse(&self) -> Result<Written> {
-        // Inside an operation again: the log may have been dropped since the one in which no ring
-        // was found.
+        // Enters an operation again: the log may have been dropped since the operation that found
+        // no ring.
         let _inside = self.attachment()?.enter()?;
         step!("log.refused");
         // Relaxed: a counter.

@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The number of missing older files in a row after which there are no more.
+/// After this number of missing files in a row, there are no more older files.
 const MOST_MISSING: u32 = 16;
 
 /// A file of limited size for the text of a log. When there is no more room for a line, `path`
@@ -43,7 +43,7 @@ pub struct RotatedFile {
     /// The open file was removed or renamed, and the next one could not be created yet: nothing
     /// more is written to it.
     is_put_away: bool,
-    /// The text that is written now may be taken back.
+    /// Whether a successor may still take back the text that is written now.
     is_in_round: bool,
     /// A rotation in a round may have left more older files than are kept.
     has_extra: bool,
@@ -118,8 +118,8 @@ impl RotatedFile {
         rapidhash_v3_seeded(self.path.as_os_str().as_bytes(), &DEFAULT_RAPID_SECRETS)
     }
 
-    /// Opens the path again if it leads to another file by now, or to none: since this one was
-    /// opened, another collector may have rotated it, or somebody may have moved it away.
+    /// Opens the path again if it now leads to another file, or to none: another collector may have
+    /// rotated the open file, or another program may have moved it.
     ///
     /// # Errors
     /// Those of looking at the files and of opening.
@@ -132,7 +132,7 @@ impl RotatedFile {
         Ok(())
     }
 
-    /// Removes the text that was written after a place, if that is one in these files.
+    /// Removes the text that was written after a place, if that place is in these files.
     ///
     /// # Errors
     /// Those of looking for the place and of shortening files. Then nothing may be written: the
@@ -142,7 +142,7 @@ impl RotatedFile {
             return Ok(());
         }
         if let Some(age) = age_of(&self.path, place)? {
-            // The oldest last: after a kill in between, the next collector still finds the place.
+            // The oldest file is last, so after a kill the next collector still finds the place.
             for age in 0..age {
                 shorten(&aged(&self.path, age), 0)?;
                 step!("collect.emptied");

@@ -269,8 +269,8 @@ impl Arena {
     fn enter_in_child(&self, inherited: &Participant, at: u32) -> Result<LaneGuard<'_>> {
         let ended = UnwindGuard::new(lane::end_operation);
         self.replace_inherited(inherited)?;
-        // With the fence in `close`: either that sees the new registration, or this thread sees
-        // that the handle is closed.
+        // Pairs with the fence in `close`: either `close` sees the new registration, or this thread
+        // sees that the handle is closed.
         fence(Ordering::SeqCst);
         let Some(participant) = self.participant().filter(|_| !self.is_closed()) else {
             drop(ended);
@@ -299,7 +299,7 @@ impl Arena {
             let unused = unsafe { Box::from_raw(fresh) };
             unused.registration.end(&self.space);
             if self.is_closed() {
-                // The thread that has closed the handle may have found this registration.
+                // The thread that has closed the handle may already have seen this registration.
                 self.run_closed_hook(unused.registration.owner);
             }
         }
@@ -427,8 +427,8 @@ impl Arena {
     }
 
     /// Keeps the registration beyond [`Arena::close`], until [`Arena::release_endpoint_slot`].
-    /// Called inside an operation. The caller looks afterwards whether the handle is open: if it
-    /// was closed meanwhile, the caller's release may have to end the registration.
+    /// Called inside an operation. The caller must then check that the handle is open: if it was
+    /// closed in the meantime, the caller's release may have to end the registration.
     pub(crate) fn take_endpoint_slot(&self) {
         // SeqCst, as in `close`: one of the two sees the other.
         self.participant().map(|p| p.endpoint_slots.fetch_add(1, Ordering::SeqCst));
@@ -439,8 +439,9 @@ impl Arena {
         let Some(participant) = self.participant() else { return };
         let was_last = participant.endpoint_slots.fetch_sub(1, Ordering::SeqCst) == 1;
         step!("channel.endpoint-released");
-        // Another endpoint may have come before the handle was closed: its release ends it then.
-        // One that comes later finds the handle closed. SeqCst, all: in this order.
+        // If another endpoint was taken before the handle was closed, the release of that endpoint
+        // ends the registration. A later endpoint finds the handle closed. All accesses are SeqCst,
+        // in this order.
         if was_last
             && self.closed.load(Ordering::SeqCst)
             && participant.endpoint_slots.load(Ordering::SeqCst) == 0
@@ -470,7 +471,7 @@ impl Arena {
     }
 
     fn end(&self) {
-        // Perhaps again: a child may have registered since the first time.
+        // This may be the second time: a forked child may have registered since the first.
         self.end_registration();
         if !self.ended.swap(true, Ordering::AcqRel) {
             self.open_lock.lock().unwrap_or_else(|e| e.into_inner()).take();
@@ -479,7 +480,7 @@ impl Arena {
     }
 
     /// Ends the registration, if it is this process's, and marks the hold as clean if it was the
-    /// last one. If another thread has begun to, waits for that.
+    /// last one. If another thread has begun this, waits for that thread.
     fn end_registration(&self) {
         let own = self.participant().filter(|p| !p.registration.inherited());
         let Some(participant) = own else { return };

@@ -29,8 +29,8 @@ use std::time::Instant;
 /// Bytes of the table.
 pub(crate) const ATTACHED_BYTES: u64 = MAX_SLOTS as u64 * 8;
 const ONE_HANDLE: u64 = 1 << 32;
-/// Each opening adds one, and nothing subtracts it. So a handle that comes and goes while another
-/// one looks for what its participant owns changes the word, too.
+/// Each opening adds one, and nothing subtracts it. So a handle that is opened and closed while
+/// another one checks what its participant owns also changes the word.
 const ONE_OPENING: u64 = 1 << 52;
 /// A participant with more handles stays attached until it ends.
 const MOST_HANDLES: u64 = ONE_OPENING / ONE_HANDLE - 1;
@@ -174,8 +174,8 @@ impl Attachment {
         }
     }
 
-    /// Leaves the participant attached when this is dropped. For the drop of a handle that found no
-    /// lane: it does not wait for one again.
+    /// Leaves the participant attached when this is dropped. A handle that found no lane uses this
+    /// in its drop, so that it does not wait for a lane again.
     pub(crate) fn stay(&self) {
         self.has_left.store(true, Ordering::Relaxed);
     }
@@ -307,9 +307,9 @@ impl Attachment {
         }
     }
 
-    /// For a caller that has found the structure not current: true if another thread of this
-    /// process is dropping it and may still find that it must not, or has just found so. That takes
-    /// a moment, and needs that no other thread is inside.
+    /// For a caller that has found that the structure is not current. True if another thread of
+    /// this process is dropping it and may still take the drop back, or has just done so. The drop
+    /// ends after a moment, but only when no other thread is inside.
     #[cold]
     pub(crate) fn may_stay(&self, me: Owner) -> bool {
         let root = roots::root(self.space(), self.block.id);

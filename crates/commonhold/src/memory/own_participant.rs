@@ -13,16 +13,17 @@ pub(crate) struct Participant {
     /// This slot may use counters below this number.
     pub(crate) reserved: AtomicU64,
     next: AtomicUsize,
-    /// Producers and consumers that use the registration after the handle was closed.
+    /// The number of producers, consumers and collectors, which may use the registration even after
+    /// the handle was closed.
     pub(crate) endpoint_slots: AtomicUsize,
-    /// Threads that act in the name of this participant without a lane: they recover a dead one, or
-    /// end a freeze.
+    /// The number of threads that act in the name of this participant without a lane: they recover
+    /// a dead participant, or end a freeze.
     staying: AtomicUsize,
-    /// No further thread may begin to.
+    /// Whether no further thread may begin to act without a lane.
     is_leaving: AtomicBool,
-    /// A thread has begun to end the registration.
+    /// Whether a thread has begun to end the registration.
     pub(crate) is_ending: AtomicBool,
-    /// The registration has ended, and everything that follows from that is done.
+    /// Whether the thread that ends the registration has finished, possibly by a panic.
     pub(crate) has_ended: AtomicBool,
     slot: Checked<Slot>,
 }
@@ -68,7 +69,8 @@ impl Participant {
         (!self.is_leaving.load(Ordering::SeqCst)).then_some(stay)
     }
 
-    /// Waits for the threads that act in the name of this participant. No further one begins to.
+    /// Waits for the threads that act in the name of this participant without a lane, and prevents
+    /// further ones.
     pub(crate) fn leave(&self) {
         self.is_leaving.store(true, Ordering::SeqCst);
         while self.staying.load(Ordering::SeqCst) != 0 {
@@ -82,7 +84,7 @@ pub(crate) struct Stay<'a>(&'a AtomicUsize);
 
 impl Drop for Stay<'_> {
     fn drop(&mut self) {
-        // Release pairs with the load in `leave`: what the thread did is over.
+        // Release pairs with the load in `leave`: everything that the thread did comes before.
         self.0.fetch_sub(1, Ordering::Release);
     }
 }

@@ -181,16 +181,16 @@ pub(super) fn classify(number: u32) -> FileSystem {
 /// The identity of this boot of the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BootId {
-    /// As the environment shows it. Where it shows nothing, this is the id that this process has
+    /// The id that the environment shows. If it shows none, this is the id that this process has
     /// read before (a child may have given up its right to read it), or else zeros.
     pub(crate) id: [u8; 16],
-    /// False where the environment does not show it.
+    /// False if the environment does not show it.
     pub(crate) is_shown: bool,
 }
 
 /// # Errors
-/// A temporary failure (no descriptors, no memory) is an error. Taken for an environment that does
-/// not show it, it would make a cleanly closed hold look like one of another boot.
+/// A temporary failure (no descriptors, no memory) is an error. If it counted as an environment
+/// that does not show the id, a cleanly closed hold would look like one of another boot.
 pub(crate) fn boot_id() -> io::Result<BootId> {
     let read = || std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
     let shown = match fault!("os.boot-id").and_then(|()| read()) {
@@ -204,7 +204,8 @@ pub(crate) fn boot_id() -> io::Result<BootId> {
     Ok(BootId { id: shown.unwrap_or_else(last_boot_id), is_shown: shown.is_some() })
 }
 
-/// The boot id that this process has read last. Not a lock: a thread may fork in between.
+/// The boot id that this process has read last. No lock protects it, because a thread may fork
+/// while another one holds the lock.
 static LAST_BOOT_ID: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
 fn remember_boot_id(id: &[u8; 16]) {

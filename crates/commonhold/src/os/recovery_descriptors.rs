@@ -52,7 +52,8 @@ struct Entry {
     kept: AtomicI32,
     /// The next child's description, from just before a fork until just after it.
     next: AtomicI32,
-    /// To be closed, at the next look that succeeds: of a fork and of a close, each perhaps twice.
+    /// Descriptors to close at the next look that succeeds, of a fork and of a close, each perhaps
+    /// twice.
     left: [AtomicI32; 4],
 }
 
@@ -201,7 +202,8 @@ pub(super) fn counts_children(number: usize) -> bool {
 pub(super) fn leave_open_byte(number: usize) {
     let entry = &ENTRIES[number];
     if entry.counts_children.swap(false, Ordering::Relaxed) {
-        // Closed, not unlocked: a child of a bare `clone` shares the description with its parent.
+        // It is closed and not unlocked: a child of a bare `clone` shares the description with its
+        // parent.
         entry.close(&entry.kept);
     }
 }

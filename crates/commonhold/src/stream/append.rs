@@ -177,7 +177,7 @@ fn write_locked<'a>(
     fence(Ordering::Release);
     step!("stream.claimed");
     ring.write_around(tail, frame);
-    // For the next change, which may come from another process.
+    // The prefetch is for the next change, which may come from another process.
     ring.prefetch_to_write(end);
     step!("stream.written");
     // Before the commit: the value may be too large, but never too small.

@@ -136,14 +136,14 @@ impl<'a> Stream<'a> {
     }
 }
 
-/// The ring that a handle found sound last, so that it need not look at the ring's memory again:
-/// its offset, a multiple of 64 KiB, and the binary logarithm of its size.
+/// The last ring that a handle found sound, so that the handle need not check the ring's memory
+/// again: the ring's offset, a multiple of 64 KiB, and the binary logarithm of its size.
 #[derive(Default)]
 pub(crate) struct KnownRing(AtomicU64);
 
 impl KnownRing {
-    /// The same as [`Stream::ring`], under the segment's lock: no ring begins or ends meanwhile. A
-    /// ring of this offset and size may have ended and another one begun, which is as sound.
+    /// Like [`Stream::ring`], but under the segment's lock: no ring begins or ends in the meantime.
+    /// A ring of this offset and size may have ended and another one begun, which is equally sound.
     #[inline(always)]
     pub(crate) fn of(&self, stream: &Stream<'_>) -> Result<Option<Ring>> {
         // Acquire: as in `Stream::ring`.

@@ -187,8 +187,8 @@ pub(crate) fn unlock(word: &AtomicU32) {
 }
 
 /// Releases the lock if `owner` holds it. Two threads may do so at once: one that ends a freeze,
-/// and one that closes the handle. As soon as one of them has released the lock, it may belong to
-/// somebody else.
+/// and one that closes the handle. As soon as one of them has released the lock, another owner may
+/// take it.
 pub(crate) fn unlock_of(word: &AtomicU32, owner: Owner) {
     let free = |now| (Owner::from_bits(now) == Some(owner)).then_some(0);
     // As in `unlock`.

@@ -34,8 +34,8 @@ use crate::sync::robust_lock::{self, Level, Peers};
 use crate::sync::space::Space;
 use std::sync::atomic::Ordering;
 
-/// The number of segments that the hand of a small map passes for one new pair before it waits for
-/// locks, and spares no pair any more. A larger map has more segments: two rounds.
+/// After this number of segments for one new pair, the hand of a small map waits for locks, and no
+/// longer spares any pair. In a larger map, the limit is two rounds.
 const HAND_LIMIT: u64 = 1 << 16;
 
 /// When a pair that is set now expires; 0 for never.
@@ -112,8 +112,8 @@ pub(crate) fn make_room(lane: &LaneGuard<'_>, bound: &Bound, room: u64) -> Resul
     let mut charged = charge::charged(root);
     while over() {
         let two_rounds = HAND_LIMIT.max(2 << directory::depth(root));
-        // Stopped participants are not waited for, and pairs that were read are spared, while
-        // anything else is left to evict. Readers may read all pairs of a small map all the time.
+        // While anything else is left to evict, the hand does not wait for stopped participants,
+        // and spares pairs that were read. In a small map, readers may mark all pairs all the time.
         advance_hand(lane, bound, root, steps >= two_rounds, &over)?;
         steps += 1;
         if steps % two_rounds == 0 {
