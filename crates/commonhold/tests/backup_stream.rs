@@ -267,6 +267,33 @@ fn a_damaged_length_is_not_read() {
     .finish();
 }
 
+/// The same with a damaged length of a segment, which may be long, and of a pair.
+#[test]
+fn a_damaged_length_of_a_segment_is_not_read() {
+    let test_dir = TestDir::memory();
+    let (_hold, stream) = filled(&test_dir, 2);
+    let text =
+        |stream: &[u8], at: usize| u64::from_le_bytes(stream[at..at + 8].try_into().unwrap());
+    // The frames of the hold and of the first map, then a segment's.
+    let mut at = 16;
+    while stream[at] != b'S' {
+        at += 1 + 8 + text(&stream, at + 1) as usize + 8;
+    }
+    for damaged in [at + 1 + 4, at + 9 + 32 + 16 + 3] {
+        let mut stream = stream.clone();
+        stream[damaged] = 1;
+        Child::run("reads", || {
+            let endless = stream.chain(io::repeat(7).take(5 << 30));
+            let before = peak_bytes();
+            let contents = backup_contents_from(endless).unwrap();
+            assert!(!contents.damage.is_empty(), "{contents:?}");
+            let more = peak_bytes() - before;
+            assert!(more < 100 << 20, "{more} bytes");
+        })
+        .finish();
+    }
+}
+
 /// The most memory of its own that the process has had.
 fn peak_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();

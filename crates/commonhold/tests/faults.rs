@@ -176,7 +176,7 @@ fn works_again(
 }
 
 /// Passed by one that recovers; once in the life of a process; by the successor of one that failed.
-const ELSEWHERE: [&str; 8] = [
+const ELSEWHERE: [&str; 9] = [
     "recover.begin",
     "os.atfork",
     "os.boot-id",
@@ -184,6 +184,7 @@ const ELSEWHERE: [&str; 8] = [
     "rotate.shorten",
     "backup.directory",
     "backup.stat",
+    "backup.look",
     "backup.rename",
 ];
 

@@ -600,7 +600,11 @@ fn finish_ends_while_lines_arrive() {
     let test_dir = TestDir::memory();
     let hold = Hold::create(test_dir.path("it.hold")).unwrap();
     let log = hold.logs().create("it", LogOptions::new().ring_bytes(1 << 20)).unwrap();
-    let fill = || (0..600).for_each(|_| drop(log.write(LogLevel::Info, "x".repeat(1000)).unwrap()));
+    let fill = || {
+        (0..600).for_each(|_| {
+            assert_eq!(log.write(LogLevel::Info, "x".repeat(1000)).unwrap(), Written::Accepted)
+        })
+    };
     fill();
     let mut calls = 0;
     let mut out = Output(|| {

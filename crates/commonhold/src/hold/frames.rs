@@ -217,6 +217,13 @@ impl<R: Read> Reader<R> {
         let Some(rest) = len.checked_add(8).filter(|rest| *rest <= self.left) else {
             return Ok(None);
         };
+        if kind == b'S' && !self.fill_image(&mut bytes, len)? {
+            // Whichever length is damaged, the frame is. Its rest is not kept in memory.
+            let rest = rest - (bytes.len() as u64 - 9);
+            let payload = Vec::new();
+            return Ok(self.skip(rest)?.then_some(RawFrame { at, kind, payload, is_sound: false }));
+        }
+        let rest = rest - (bytes.len() as u64 - 9);
         if !self.fill(&mut bytes, rest)? {
             return Ok(None);
         }
@@ -240,6 +247,39 @@ impl<R: Read> Reader<R> {
         Ok(read == more)
     }
 
+    /// Appends an image of `len` bytes, pair by pair; returns false if its pairs have another
+    /// length, or the file ends before. So a damaged length of the frame reads no more into memory
+    /// than one pair can have.
+    fn fill_image(&mut self, buffer: &mut Vec<u8>, len: u64) -> Result<bool> {
+        let begin = buffer.len() as u64;
+        let left = |buffer: &Vec<u8>| len - (buffer.len() as u64 - begin);
+        // Map number, prefix, depth, number of pairs.
+        if len < 32 || !self.fill(buffer, 32)? {
+            return Ok(false);
+        }
+        for _ in 0..last_word(buffer) {
+            // Directory, expiry, lengths.
+            if left(buffer) < 24 || !self.fill(buffer, 24)? {
+                return Ok(false);
+            }
+            let lengths = last_word(buffer);
+            let pair = (lengths >> 32) + (lengths & 0xffff_ffff);
+            if left(buffer) < pair || !self.fill(buffer, pair)? {
+                return Ok(false);
+            }
+        }
+        Ok(left(buffer) == 0)
+    }
+
+    /// Passes over `count` bytes; returns false if the file ends before that.
+    fn skip(&mut self, count: u64) -> Result<bool> {
+        let skipped = std::io::copy(&mut (&mut self.from).take(count), &mut std::io::sink());
+        let skipped = skipped.map_err(|e| Error::os(&self.name, &e))?;
+        self.offset += skipped;
+        self.left = self.left.saturating_sub(skipped);
+        Ok(skipped == count)
+    }
+
     /// Where the next frame begins, or where the file ended.
     pub(crate) fn offset(&self) -> u64 {
         self.offset
@@ -250,10 +290,9 @@ impl<R: Read> Reader<R> {
     /// # Errors
     /// Those of reading.
     pub(crate) fn skip_rest(&mut self) -> Result<u64> {
-        let skipped = std::io::copy(&mut self.from, &mut std::io::sink());
-        let skipped = skipped.map_err(|e| Error::os(&self.name, &e))?;
-        self.offset += skipped;
-        Ok(skipped)
+        let begin = self.offset;
+        self.skip(u64::MAX)?;
+        Ok(self.offset - begin)
     }
 
     fn truncated(&self) -> Error {
@@ -280,6 +319,11 @@ impl<R: Read> Reader<R> {
         );
         Error::new(ErrorKind::Damaged, text)
     }
+}
+
+/// The last 8 bytes.
+fn last_word(bytes: &[u8]) -> u64 {
+    bytes.last_chunk().copied().map_or(0, u64::from_le_bytes)
 }
 
 fn take(from: &mut &[u8]) -> Option<u64> {

@@ -8,17 +8,23 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::backup::{self, BackupReport};
 use crate::hold::draft_hold;
-use crate::hold::frames::HEADER;
+use crate::hold::frames::{Frame, HEADER, Reader};
 use crate::hold::handle::Hold;
+use crate::os::clock;
+use crate::os::file::has_no_locks;
 use crate::steps::{fault, step};
 use crate::sync::patience::Patience;
 use std::fs::{File, Metadata, TryLockError};
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The pause between two attempts to lock the directory.
 const PAUSE: Duration = Duration::from_millis(10);
+/// The longest wait for another rotation, which takes milliseconds. A process that was forked
+/// during a rotation shares its lock, and may keep it for as long as it lives.
+const MOST_PATIENCE: Duration = Duration::from_secs(30);
 
 impl Hold {
     /// Like [`backup`](Self::backup), but keeps the last `keep` backups: `to` is the newest, and
@@ -28,9 +34,11 @@ impl Hold {
     ///
     /// # Errors
     /// `Invalid` if `keep` is 0; `Exists` if a file that is not a backup has one of the names;
-    /// `TimedOut` if a process that is stopped during a rotation keeps the others out; those of
-    /// [`backup`](Self::backup). After an error, all earlier backups still exist, except that the
-    /// oldest one may have been deleted, and some may already have the next name.
+    /// `TimedOut` if a process that is stopped during a rotation keeps the others out, after the
+    /// hold's `lock_timeout`, or after 30 s if that is longer; `Busy` if another process has made
+    /// a newer backup meanwhile; those of [`backup`](Self::backup). After an error, all earlier
+    /// backups still exist, except that the oldest one may have been deleted, and some may already
+    /// have the next name.
     pub fn backup_rotated(&self, to: impl AsRef<Path>, keep: u32) -> Result<BackupReport> {
         let to = to.as_ref();
         self.arena().ensure_open()?;
@@ -40,10 +48,16 @@ impl Hold {
         }
         let ensure = || (0..keep).try_for_each(|age| ensure_backup(&aged(to, age)));
         ensure()?;
+        let newest = identity(to)?;
         let (draft, report) = backup::draft(self, to)?;
+        let copied_ms = clock::realtime_ms();
+        step!("backup.copied");
         let _turn = lock(self, to)?;
         // Check again, because the copy may have taken long.
         ensure()?;
+        if identity(to)? != newest {
+            ensure_older(to, copied_ms)?;
+        }
         let moved = shift(to, keep)?;
         let placed = match keep {
             1 => draft.replace(),
@@ -69,7 +83,7 @@ fn aged(to: &Path, age: u32) -> PathBuf {
 }
 
 /// Moves each backup to the next name, which deletes the oldest one if all names are used. Returns
-/// whether there was any backup.
+/// whether `to` has moved.
 fn shift(to: &Path, keep: u32) -> Result<bool> {
     // An unused name takes the last backup before it, so backups after it keep their names.
     let mut used = 0;
@@ -85,7 +99,34 @@ fn shift(to: &Path, keep: u32) -> Result<bool> {
         })?;
         step!("backup.moved");
     }
-    Ok(used > 0)
+    Ok(used > 0 && keep > 1)
+}
+
+/// Device and inode of a file; `None` if there is none.
+fn identity(path: &Path) -> Result<Option<(u64, u64)>> {
+    Ok(look(path)?.map(|found| (found.dev(), found.ino())))
+}
+
+/// Fails if a backup began after another one was complete, at `copied_ms`: an older one must not
+/// replace it.
+fn ensure_older(backup: &Path, copied_ms: u64) -> Result<()> {
+    let failed = |e: io::Error| Error::os(backup.display(), &e);
+    let file = match File::open(backup) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(failed(error)),
+    };
+    let len = file.metadata().map_err(failed)?.len();
+    match Reader::new(file, len, backup.display().to_string())?.next() {
+        Ok(Frame::Hold { made_ms, .. }) if made_ms > copied_ms => {
+            let text = format!(
+                "{}: another process has made a newer backup meanwhile, so this one is not kept",
+                backup.display()
+            );
+            Err(Error::new(ErrorKind::Busy, text))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The file of a name; `None` if there is none.
@@ -100,9 +141,7 @@ fn look(path: &Path) -> Result<Option<Metadata>> {
 /// Fails for a file that is not a backup, so that a mistyped name does not delete another file.
 fn ensure_backup(path: &Path) -> Result<()> {
     let Some(found) = look(path)? else { return Ok(()) };
-    let mut header = [0; HEADER.len()];
-    let mut read = || File::open(path)?.read_exact(&mut header);
-    if found.is_file() && read().is_ok() && &header == HEADER {
+    if found.is_file() && has_header(path).map_err(|e| Error::os(path.display(), &e))? {
         return Ok(());
     }
     let text = format!(
@@ -111,6 +150,19 @@ fn ensure_backup(path: &Path) -> Result<()> {
         path.display()
     );
     Err(Error::new(ErrorKind::Exists, text))
+}
+
+/// Whether a file begins as a backup does.
+fn has_header(path: &Path) -> io::Result<bool> {
+    let mut header = [0; HEADER.len()];
+    let file = fault!("backup.look").and_then(|()| File::open(path));
+    match file.and_then(|mut file| file.read_exact(&mut header)) {
+        Ok(()) => Ok(&header == HEADER),
+        // Another rotation has moved it since.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// The lock on the directory. A child that is forked in the meantime shares it, so dropping it
@@ -125,7 +177,7 @@ impl Drop for Turn {
 
 /// Keeps other rotations in the directory out, if the file system supports locks. Without this
 /// lock, two rotations at once could move a backup twice, which would delete a backup too early.
-/// Waits for another rotation until the hold's lock timeout has passed.
+/// Waits for another rotation until the hold's lock timeout has passed, or [`MOST_PATIENCE`].
 fn lock(hold: &Hold, to: &Path) -> Result<Option<Turn>> {
     let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty());
     let directory = parent.unwrap_or(Path::new("."));
@@ -137,11 +189,12 @@ fn lock(hold: &Hold, to: &Path) -> Result<Option<Turn>> {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(None),
         Err(error) => return Err(failed(&error)),
     };
-    let patience = Patience::new(hold.arena().lock_timeout());
+    let timeout = hold.arena().lock_timeout().unwrap_or(MOST_PATIENCE);
+    let patience = Patience::new(Some(timeout.min(MOST_PATIENCE)));
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(Some(Turn(file))),
-            Err(TryLockError::Error(error)) if is_unsupported(&error) => return Ok(None),
+            Err(TryLockError::Error(error)) if has_no_locks(&error) => return Ok(None),
             Err(TryLockError::Error(error)) => return Err(failed(&error)),
             Err(TryLockError::WouldBlock) => {}
         }
@@ -155,9 +208,4 @@ fn lock(hold: &Hold, to: &Path) -> Result<Option<Turn>> {
         };
         std::thread::sleep(pause);
     }
-}
-
-/// Whether the file system has no locks.
-fn is_unsupported(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::Unsupported | io::ErrorKind::InvalidInput)
 }

@@ -30,7 +30,7 @@ use crate::sync::robust_lock::{Level, Peers};
 use crate::sync::space::Space;
 use std::cell::{Cell, UnsafeCell};
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Sequence numbers are reserved in blocks of this many counters.

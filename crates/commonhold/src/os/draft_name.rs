@@ -13,7 +13,7 @@
 #![allow(unsafe_code)]
 
 use super::draft::open_at;
-use super::file::{c_path, checked, status, uninterrupted};
+use super::file::{c_path, checked, has_no_locks, status, uninterrupted};
 use super::location::random_bytes;
 use crate::steps::fault;
 use std::ffi::{CStr, CString, OsStr};
@@ -157,9 +157,7 @@ pub(super) fn lock(file: &File) -> io::Result<()> {
     match try_lock(file) {
         // The holder of the lock is about to remove the draft; the caller will notice.
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
-        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOLCK | libc::EOPNOTSUPP)) => {
-            Ok(())
-        }
+        Err(error) if has_no_locks(&error) => Ok(()),
         locked => locked,
     }
 }

@@ -501,6 +501,12 @@ pub fn check_size_limit(path: &Path, bytes: u64) -> io::Result<()> {
     ))
 }
 
+/// Whether the attempt to lock a file failed because its file system has no locks.
+pub(crate) fn has_no_locks(error: &io::Error) -> bool {
+    let none = [libc::ENOLCK, libc::EOPNOTSUPP, libc::EINVAL];
+    error.raw_os_error().is_some_and(|number| none.contains(&number))
+}
+
 /// True if the bytes of the file cannot be read, by anybody and at any time.
 pub(crate) fn is_of_the_contents(error: &io::Error) -> bool {
     let lost = [libc::EIO, libc::ENODATA, libc::EBADMSG, libc::EUCLEAN];

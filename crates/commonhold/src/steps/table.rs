@@ -136,6 +136,7 @@ pub const FAULTS: &[(&str, &[&str])] = &[
     ("backup.sync", &["EIO", "ENOSPC", "EDQUOT"]),
     ("backup.directory", &["EMFILE", "ENFILE", "ENOMEM"]),
     ("backup.stat", &["EIO", "ENOMEM", "EACCES"]),
+    ("backup.look", &["EIO", "EMFILE", "EACCES"]),
     ("backup.rename", &["ENOSPC", "EIO", "EACCES", "ENOENT"]),
     // Files that collect logs.
     ("rotate.place", &["EIO", "ENOMEM"]),
