@@ -166,19 +166,34 @@ fn an_error_with_one_backup_to_keep_names_no_other() {
     assert_eq!(found(test_dir.dir()), named(&[1]));
 }
 
-/// A process that is stopped when its copy is complete goes on behind a newer backup.
+/// A process that is stopped when its copy is complete goes on behind a newer backup, which may
+/// have begun earlier. A newer backup may also have the second name.
 #[test]
 fn an_older_copy_does_not_replace_a_newer_backup() {
-    let test_dir = TestDir::memory();
-    rotate(&test_dir, 1);
-    let still = stopped("backup.copied", || {
-        let error = hold_with(&test_dir, 2).backup_rotated(test_dir.path("backup"), 1);
-        assert_eq!(error.unwrap_err().kind(), ErrorKind::Busy);
-    });
-    std::thread::sleep(Duration::from_millis(5));
-    hold_with(&test_dir, 3).backup_rotated(test_dir.path("backup"), 1).unwrap();
-    go_on(still);
-    assert_eq!(found(test_dir.dir()), named(&[3]));
+    for (keep, begins_first) in [(1, false), (1, true), (3, false), (3, true)] {
+        let test_dir = TestDir::memory();
+        rotate(&test_dir, 1);
+        let rotate = |pairs| {
+            hold_with(&test_dir, pairs).backup_rotated(test_dir.path("backup"), keep).map(drop)
+        };
+        // In its first pass.
+        let slow = begins_first.then(|| stopped("backup.begun", || rotate(3).unwrap()));
+        let still = stopped("backup.copied", || {
+            assert_eq!(rotate(2).unwrap_err().kind(), ErrorKind::Busy);
+        });
+        std::thread::sleep(Duration::from_millis(5));
+        match slow {
+            Some(slow) => go_on(slow),
+            None => rotate(3).unwrap(),
+        }
+        if keep > 1 && !begins_first {
+            std::fs::rename(test_dir.path("backup"), test_dir.path("backup.1")).unwrap();
+        }
+        go_on(still);
+        let newest = found(test_dir.dir()).iter().map(|(_, pairs)| *pairs).max();
+        assert_eq!(newest, Some(3));
+        assert_eq!(found(test_dir.dir())[0].1, 3, "keeping {keep}, {begins_first}");
+    }
 }
 
 /// A process that is stopped between two renames keeps others from rotating, for as long as a call

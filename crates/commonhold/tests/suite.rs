@@ -31,6 +31,7 @@ mod lists;
 mod log;
 mod log_crash;
 mod log_faults;
+mod log_files;
 mod log_processes;
 mod message_pairs;
 mod model;

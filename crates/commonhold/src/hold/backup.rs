@@ -26,12 +26,13 @@ use crate::memory::roots::is_own;
 use crate::os::clock;
 use crate::os::draft::Draft;
 use crate::os::file::check_size_limit;
-use crate::steps::fault;
+use crate::steps::{fault, step};
 use crate::sync::hold_clock;
 use std::collections::HashMap;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::sync::atomic::Ordering;
+use std::time::SystemTime;
 
 /// The number of passes that do not keep writers out.
 const PASSES: u32 = 3;
@@ -149,24 +150,35 @@ impl Hold {
     /// Those of [`freeze`](Self::freeze) and of writing.
     pub fn backup_to(&self, out: impl Write) -> Result<BackupReport> {
         self.arena().ensure_open()?;
-        write(self, out, Target::Stream).map(|(_, report)| report)
+        write(self, out, Target::Stream).map(|copied| copied.report)
     }
 }
 
-/// Writes a backup that will become `to`, and makes its bytes durable. It has no name yet.
+/// A backup that was written.
+struct Copied<W> {
+    out: W,
+    report: BackupReport,
+    /// The moment of its contents.
+    moment: SystemTime,
+}
+
+/// Writes a backup that will become `to`, and makes its bytes durable. It has no name yet. Its time
+/// of modification is the moment of its contents, if the file system lets it be set.
 pub(super) fn draft(hold: &Hold, to: &Path) -> Result<(Draft, BackupReport)> {
     let failed = |e: std::io::Error| Target::File(to).failed(&e);
     // As private as the hold, whatever the umask. Nameless until it is whole: a killed backup
     // leaves no file behind.
     let draft = Draft::new(to, 0o600).map_err(failed)?;
+    step!("backup.begun");
     fault!("backup.duplicate").map_err(failed)?;
     let file = draft.file().try_clone().map_err(failed)?;
-    let (file, report) = write(hold, file, Target::File(to))?;
+    let Copied { out: file, report, moment } = write(hold, file, Target::File(to))?;
+    let _ = file.set_modified(moment);
     fault!("backup.sync").and_then(|()| file.sync_all()).map_err(failed)?;
     Ok((draft, report))
 }
 
-fn write<W: Write>(hold: &Hold, out: W, target: Target<'_>) -> Result<(W, BackupReport)> {
+fn write<W: Write>(hold: &Hold, out: W, target: Target<'_>) -> Result<Copied<W>> {
     let mut backup = Backup {
         hold,
         out: BufWriter::new(out),
@@ -178,15 +190,15 @@ fn write<W: Write>(hold: &Hold, out: W, target: Target<'_>) -> Result<(W, Backup
         held: Held::default(),
         holds_back: false,
     };
-    let report = backup.run()?;
+    let (report, moment) = backup.run()?;
     let flushed = backup.out.flush();
     flushed.map_err(|e| target.failed(&e))?;
     let out = backup.out.into_inner();
-    Ok((out.map_err(|e| target.failed(e.error()))?, report))
+    Ok(Copied { out: out.map_err(|e| target.failed(e.error()))?, report, moment })
 }
 
 impl<W: Write> Backup<'_, W> {
-    fn run(&mut self) -> Result<BackupReport> {
+    fn run(&mut self) -> Result<(BackupReport, SystemTime)> {
         self.write(frames::HEADER)?;
         let (space, mut first) = (self.hold.space(), Vec::new());
         let max_bytes = growth(space).max_bytes.load(Ordering::Relaxed);
@@ -203,7 +215,7 @@ impl<W: Write> Backup<'_, W> {
             self.holds_back = matches!(self.target, Target::Stream);
         }
         let frozen = freeze::freeze(self.hold.arena())?;
-        let begun = clock::monotonic_ns();
+        let (begun, moment) = (clock::monotonic_ns(), SystemTime::now());
         let rest = self.last_pass();
         let others = block::all(space).filter(|(_, _, root)| root.status() == Status::Live).count();
         let left_out = others + self.unready_maps();
@@ -217,13 +229,14 @@ impl<W: Write> Backup<'_, W> {
         self.write(&end)?;
         let users: Vec<_> = self.maps.values().filter(|map| !is_own(&map.name)).collect();
         let pairs = users.iter().flat_map(|map| map.segments.values()).map(|(_, pairs)| pairs);
-        Ok(BackupReport {
+        let report = BackupReport {
             maps: users.len() as u32,
             pairs: pairs.sum(),
             left_out: left_out as u32,
             bytes: self.bytes,
             paused_ms: paused_ns as f64 / 1e6,
-        })
+        };
+        Ok((report, moment))
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<()> {

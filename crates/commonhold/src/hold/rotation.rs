@@ -8,9 +8,8 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::backup::{self, BackupReport};
 use crate::hold::draft_hold;
-use crate::hold::frames::{Frame, HEADER, Reader};
+use crate::hold::frames::HEADER;
 use crate::hold::handle::Hold;
-use crate::os::clock;
 use crate::os::file::has_no_locks;
 use crate::steps::{fault, step};
 use crate::sync::patience::Patience;
@@ -18,7 +17,7 @@ use std::fs::{File, Metadata, TryLockError};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// The pause between two attempts to lock the directory.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -48,16 +47,13 @@ impl Hold {
         }
         let ensure = || (0..keep).try_for_each(|age| ensure_backup(&aged(to, age)));
         ensure()?;
-        let newest = identity(to)?;
+        let before = newest(to)?;
         let (draft, report) = backup::draft(self, to)?;
-        let copied_ms = clock::realtime_ms();
         step!("backup.copied");
         let _turn = lock(self, to)?;
         // Check again, because the copy may have taken long.
         ensure()?;
-        if identity(to)? != newest {
-            ensure_older(to, copied_ms)?;
-        }
+        ensure_newer(draft.file(), to, before)?;
         let moved = shift(to, keep)?;
         let placed = match keep {
             1 => draft.replace(),
@@ -102,26 +98,31 @@ fn shift(to: &Path, keep: u32) -> Result<bool> {
     Ok(used > 0 && keep > 1)
 }
 
-/// Device and inode of a file; `None` if there is none.
-fn identity(path: &Path) -> Result<Option<(u64, u64)>> {
-    Ok(look(path)?.map(|found| (found.dev(), found.ino())))
+/// One backup among all: device, inode, and the moment of its contents.
+type Identity = (u64, u64, SystemTime);
+
+/// The newest backup; `None` if there is none.
+fn newest(to: &Path) -> Result<Option<Identity>> {
+    for path in [to.to_owned(), aged(to, 1)] {
+        if let Some(found) = look(&path)? {
+            let modified = found.modified().map_err(|e| Error::os(path.display(), &e))?;
+            return Ok(Some((found.dev(), found.ino(), modified)));
+        }
+    }
+    Ok(None)
 }
 
-/// Fails if a backup began after another one was complete, at `copied_ms`: an older one must not
-/// replace it.
-fn ensure_older(backup: &Path, copied_ms: u64) -> Result<()> {
-    let failed = |e: io::Error| Error::os(backup.display(), &e);
-    let file = match File::open(backup) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(failed(error)),
-    };
-    let len = file.metadata().map_err(failed)?.len();
-    match Reader::new(file, len, backup.display().to_string())?.next() {
-        Ok(Frame::Hold { made_ms, .. }) if made_ms > copied_ms => {
+/// Fails if another process has made a backup since `before`, and it is newer than this one: an
+/// older one must not take its place.
+fn ensure_newer(draft: &File, to: &Path, before: Option<Identity>) -> Result<()> {
+    let found = newest(to)?;
+    let modified = draft.metadata().and_then(|draft| draft.modified());
+    let own = modified.map_err(|e| Error::os(to.display(), &e))?;
+    match found {
+        Some((.., theirs)) if found != before && theirs > own => {
             let text = format!(
                 "{}: another process has made a newer backup meanwhile, so this one is not kept",
-                backup.display()
+                to.display()
             );
             Err(Error::new(ErrorKind::Busy, text))
         }

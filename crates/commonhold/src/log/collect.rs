@@ -97,8 +97,7 @@ pub struct Collector {
     merge: Merge,
     /// The positions that are marked in the hold.
     marked: Vec<Cursor>,
-    /// Where a round began in a file that did not get out whole. It stays while rounds go to other
-    /// outputs: the next round in that file removes the text.
+    /// Where a round that is not marked began in a file, as the hold contains it.
     left: Option<Place>,
     left_at: LeftAt,
     hold_back: Duration,
@@ -335,15 +334,16 @@ impl Collector {
         };
         if let Some(place) = place {
             let _lane = self.log.inner.attachment()?.enter()?;
-            rounds::begin(self.log.inner.header(), place);
-            // If the text does not get out, the next round in a file begins where this one does.
-            self.left = Some(place);
+            let header = self.log.inner.header();
+            if !self.text.is_empty() {
+                rounds::begin(header, place);
+                // If the text does not get out, the next round in the file begins where this does.
+                self.left = Some(place);
+            } else if self.left.take_if(|left| left.is_in_file_of(place)).is_some() {
+                rounds::forget(header);
+            }
         }
-        let written = out.put(&self.text);
-        if written.is_ok() && place.is_some() {
-            self.left = None;
-        }
-        Ok(written)
+        Ok(out.put(&self.text))
     }
 
     /// Makes text of the lines that are old enough, until the round is full.
@@ -402,8 +402,9 @@ impl Collector {
         }
         let lane = self.log.inner.attachment()?.enter()?;
         self.ensure_own(&lane)?;
-        let (layout, keeps_place) = (&self.log.inner.layout, self.left.is_some());
-        rounds::commit(lane.space(), layout, &self.merge.cursors, keeps_place);
+        rounds::commit(lane.space(), &self.log.inner.layout, &self.merge.cursors);
+        // Whichever output the round went to: text after the place may be marked now.
+        self.left = None;
         self.marked.clone_from(&self.merge.cursors);
         Ok(())
     }
@@ -445,6 +446,9 @@ impl Target for RotatedFile {
     }
 
     fn put(&mut self, text: &[u8]) -> io::Result<()> {
+        if !text.is_empty() {
+            self.end_torn_line()?;
+        }
         self.write_all(text)?;
         self.flush()
     }

@@ -11,11 +11,14 @@ use rapidhash::v3::{DEFAULT_RAPID_SECRETS, rapidhash_v3_seeded};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// After this number of missing files in a row, there are no more older files.
 const MOST_MISSING: u32 = 16;
+/// The longest name of a file that is rotated, in bytes: a name may have 255, and older files get
+/// a dot and a number of up to ten digits.
+const LONGEST_NAME: usize = 244;
 
 /// A file of limited size for the text of a log. When there is no more room for a line, `path`
 /// becomes `path.1`, the previous `path.1` becomes `path.2`, and so on, and a new `path` begins.
@@ -47,6 +50,8 @@ pub struct RotatedFile {
     is_in_round: bool,
     /// A rotation in a round may have left more older files than are kept.
     has_extra: bool,
+    /// The text may end in the middle of a line.
+    may_be_torn: bool,
 }
 
 /// A place in a file.
@@ -63,6 +68,11 @@ impl Place {
         Place { dev, ino, bytes, path }
     }
 
+    /// Whether both places belong to a file with the same path.
+    pub(crate) fn is_in_file_of(&self, other: Place) -> bool {
+        self.path == other.path
+    }
+
     pub(crate) fn words(self) -> [u64; 4] {
         [self.dev, self.ino, self.bytes, self.path]
     }
@@ -71,17 +81,29 @@ impl Place {
 impl RotatedFile {
     /// Opens the file to append to it, or creates it. Each file has at most `max_bytes` (but a
     /// longer line gets a file of its own), and at most `keep` older ones exist. For one log, and
-    /// for one process at a time, like the collector. While a collector writes a round, older files
-    /// with higher numbers exist, too. When the round counts as collected, the collector deletes
-    /// every file of the series with a number above `keep`, also those from a larger `keep` before.
+    /// for one process at a time, like the collector. Nothing else should write to the file.
+    ///
+    /// While a collector writes a round, there may be older files with higher numbers. When a round
+    /// with a rotation counts as collected, or a failed one was taken back, the collector deletes
+    /// all files of the series with numbers above `keep`, also those from a larger `keep` before.
     ///
     /// # Errors
-    /// `Invalid` if `max_bytes` is 0; those of opening files.
+    /// `Invalid` if `max_bytes` is 0, or if the file name has more than 244 bytes, unless `max_bytes`
+    /// is `u64::MAX`; those of opening files.
     pub fn open(path: impl AsRef<Path>, max_bytes: u64, keep: u32) -> Result<RotatedFile> {
         let path = path.as_ref();
         if max_bytes == 0 {
             let text =
                 format!("{}: expected rotated files of at least 1 byte, got 0", path.display());
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        let name_bytes = path.file_name().map_or(0, |name| name.len());
+        if max_bytes < u64::MAX && name_bytes > LONGEST_NAME {
+            let text = format!(
+                "{}: expected a file name of at most {LONGEST_NAME} bytes, because older files get \
+                 a number behind it; got {name_bytes} bytes",
+                path.display()
+            );
             return Err(Error::new(ErrorKind::Invalid, text));
         }
         let failed = |e: io::Error| Error::os(path.display(), &e);
@@ -98,6 +120,7 @@ impl RotatedFile {
             is_put_away: false,
             is_in_round: false,
             has_extra: false,
+            may_be_torn: true,
         })
     }
 
@@ -141,6 +164,8 @@ impl RotatedFile {
         if place.path != self.path_hash() {
             return Ok(());
         }
+        // The round may have rotated. On a full disk, room is made before anything is written.
+        self.has_extra = true;
         if let Some(age) = age_of(&self.path, place)? {
             // The oldest file is last, so after a kill the next collector still finds the place.
             for age in 0..age {
@@ -188,6 +213,15 @@ impl RotatedFile {
         Ok(())
     }
 
+    /// Ends a line that a failed write left incomplete, if no round took it back.
+    pub(crate) fn end_torn_line(&mut self) -> io::Result<()> {
+        if self.may_be_torn && is_torn(&self.path) {
+            self.write_all(b"\n")?;
+        }
+        self.may_be_torn = false;
+        Ok(())
+    }
+
     /// The oldest first: after a kill or an error in between, a number is missing and nothing else.
     /// The next attempt moves only the files before that number.
     fn put_away(&mut self) -> io::Result<()> {
@@ -196,7 +230,7 @@ impl RotatedFile {
             return remove(&self.path);
         }
         let mut free = 1;
-        while free < most && exists(&aged(&self.path, free))? {
+        while free < most && is_used(&aged(&self.path, free))? {
             free += 1;
         }
         self.has_extra |= free > self.keep;
@@ -260,7 +294,26 @@ fn is_missing(path: &Path) -> bool {
     exists(path).is_ok_and(|exists| !exists)
 }
 
-/// Whether the name is used.
+/// Whether a file needs its name. Empty ones do not: a round that was taken back leaves them.
+fn is_used(path: &Path) -> io::Result<bool> {
+    let is_empty = || std::fs::symlink_metadata(path).is_ok_and(|f| f.is_file() && f.len() == 0);
+    Ok(exists(path)? && !is_empty())
+}
+
+/// Whether the last line of a file has no end. False if the file cannot be read.
+fn is_torn(path: &Path) -> bool {
+    let last_byte = || {
+        let file = File::open(path)?;
+        let (len, mut last) = (file.metadata()?.len(), [b'\n']);
+        if len > 0 {
+            file.read_exact_at(&mut last, len - 1)?;
+        }
+        io::Result::Ok(last[0])
+    };
+    last_byte().is_ok_and(|byte| byte != b'\n')
+}
+
+/// Whether the name exists.
 fn exists(path: &Path) -> io::Result<bool> {
     match fault!("rotate.stat").and_then(|()| std::fs::symlink_metadata(path)) {
         Ok(_) => Ok(true),
@@ -309,10 +362,12 @@ impl Write for RotatedFile {
         let first = || text.iter().position(|&byte| byte == b'\n').map_or(text.len(), |at| at + 1);
         let count = if count == 0 { first() } else { count };
         // Written whole, so that the next line does not continue in another file.
+        self.may_be_torn = true;
         fault!("rotate.write")?;
-        check_size_limit(&self.path, self.bytes + count as u64)?;
+        check_size_limit(&self.path, self.bytes.saturating_add(count as u64))?;
         self.file.write_all(&text[..count])?;
         self.bytes += count as u64;
+        self.may_be_torn = text[..count].last() != Some(&b'\n');
         Ok(count)
     }
 

@@ -6,8 +6,7 @@
 //! the rings and clears the word. Its successor may find PLACED: nothing of the round is marked,
 //! and it cuts the file back to that place. Or it finds WRITTEN: all of the round is in the file,
 //! and it marks the rings. So each line is in the file once. Output to anything but a file cannot
-//! be taken back: there the round is written again. A round for another output leaves PLACED as it
-//! is: the file still contains text of a round that failed.
+//! be taken back: there the round is written again.
 
 use crate::log::layout::{Header, Layout};
 use crate::log::merge::Cursor;
@@ -17,9 +16,9 @@ use crate::sync::space::Space;
 use std::sync::atomic::{Ordering, fence};
 
 const NOTHING: u64 = 0;
-/// Flag: the file may contain text after the place.
+/// The file may contain text after the place.
 const PLACED: u64 = 1;
-/// Flag: all text of the round is out; the rings contain what will be marked.
+/// All text is out; the rings contain what will be marked.
 const WRITTEN: u64 = 2;
 
 /// Called before anything is written to a file.
@@ -39,9 +38,8 @@ pub(crate) fn begin(header: &Header, place: Place) {
 }
 
 /// Called once everything is written out: marks it. `cursors` are the positions in all rings
-/// afterwards. With `keeps_place`, the text went elsewhere, and the file with the place still has
-/// text after it.
-pub(crate) fn commit(space: &Space, layout: &Layout, cursors: &[Cursor], keeps_place: bool) {
+/// afterwards.
+pub(crate) fn commit(space: &Space, layout: &Layout, cursors: &[Cursor]) {
     for (number, cursor) in (0..layout.rings).zip(cursors) {
         let ring = layout.ring(space, number);
         // Relaxed: the release below.
@@ -50,14 +48,17 @@ pub(crate) fn commit(space: &Space, layout: &Layout, cursors: &[Cursor], keeps_p
     }
     let header = layout.header(space);
     // The commit point of the round. Release: the values to mark are visible.
-    let stage = if keeps_place { PLACED } else { NOTHING };
-    header.round.store(WRITTEN | stage, Ordering::Release);
+    header.round.store(WRITTEN, Ordering::Release);
     step!("collect.committed");
-    mark(space, layout, stage);
+    mark(space, layout);
 }
 
-/// Marks the rings; the stage afterwards is `stage`.
-fn mark(space: &Space, layout: &Layout, stage: u64) {
+/// Called when the text after the place is taken back, and no other text follows.
+pub(crate) fn forget(header: &Header) {
+    header.round.store(NOTHING, Ordering::Release);
+}
+
+fn mark(space: &Space, layout: &Layout) {
     for number in 0..layout.rings {
         let ring = layout.ring(space, number);
         let (tail, seen) = (&ring.next_tail, &ring.next_seen);
@@ -71,18 +72,20 @@ fn mark(space: &Space, layout: &Layout, stage: u64) {
         step!("collect.marked");
     }
     // Release: everything is marked.
-    layout.header(space).round.store(stage, Ordering::Release);
+    layout.header(space).round.store(NOTHING, Ordering::Release);
     step!("collect.cleared");
 }
 
-/// Recovers a predecessor's round: marks a round that was written out. Returns the place in a file
-/// after which text has to be removed, if there is one. Only the collector calls this.
+/// Recovers a predecessor's round: marks a round that was written out; for one that was not,
+/// returns where it began. Only the collector calls this.
 pub(crate) fn recover(space: &Space, layout: &Layout) -> Option<Place> {
     let header = layout.header(space);
-    let found = header.round.load(Ordering::Acquire);
-    let is_placed = found & PLACED != 0;
-    if found & WRITTEN != 0 {
-        mark(space, layout, found & PLACED);
+    match header.round.load(Ordering::Acquire) {
+        WRITTEN => {
+            mark(space, layout);
+            None
+        }
+        PLACED => Some(Place::new(header.place.each_ref().map(|w| w.load(Ordering::Relaxed)))),
+        _ => None,
     }
-    is_placed.then(|| Place::new(header.place.each_ref().map(|w| w.load(Ordering::Relaxed))))
 }

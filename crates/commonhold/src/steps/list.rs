@@ -188,6 +188,7 @@ pub const ALL: &[&str] = &[
     "draft.committed",
     "draft.replaced",
     "draft.hold-built",
+    "backup.begun",
     "backup.copied",
     "backup.moved",
     "salvage.kept",
