@@ -435,6 +435,60 @@ fn a_collector_after_a_failed_round_makes_room_first() {
     .finish();
 }
 
+/// Files that another tool has rotated stay, also after a round that failed, and so do directories.
+#[test]
+fn only_files_of_the_own_series_are_deleted() {
+    let test_dir = TestDir::memory();
+    let (path, out) = (test_dir.path("it.hold"), test_dir.path("it.log"));
+    let (_, log) = filled(&path);
+    let name = |age: u32| test_dir.path(&format!("it.log.{age}"));
+    (1..=5).for_each(|age| std::fs::write(name(age), "of another tool\n").unwrap());
+    Child::run("without rotation", || {
+        let mut file = RotatedFile::open(&out, u64::MAX, 0).unwrap();
+        commonhold::steps::arm_fault("rotate.write:ENOSPC:once").unwrap();
+        let mut collector = log.collector().unwrap().format(plain);
+        refused(collector.finish_to_file(&mut file), ErrorKind::Full, "collecting");
+        collector.finish_to_file(&mut file).unwrap();
+    })
+    .finish();
+    is_complete(&std::fs::read(&out).unwrap());
+    assert!((1..=5).all(|age| name(age).exists()));
+
+    std::fs::remove_file(name(3)).unwrap();
+    std::fs::create_dir(name(3)).unwrap();
+    Child::run("with rotation, keeping 2", || {
+        let mut file = RotatedFile::open(&out, 5000, 2).unwrap();
+        let mut collector = log.collector().unwrap().format(plain);
+        for _ in 0..3 {
+            let more = "x".repeat(3000);
+            assert_eq!(log.write(LogLevel::Info, more).unwrap(), Written::Accepted);
+            collector.finish_to_file(&mut file).unwrap();
+        }
+    })
+    .finish();
+    let left: Vec<u32> = (1..20).filter(|age| name(*age).exists()).collect();
+    let directories = left.iter().filter(|age| name(**age).is_dir()).count();
+    assert_eq!((left.len(), directories), (3, 1), "{left:?}");
+}
+
+/// A file that the collector has used before may have got half a line since.
+#[test]
+fn a_line_that_was_torn_since_is_ended() {
+    use std::io::Write;
+    let test_dir = TestDir::memory();
+    let (path, out) = (test_dir.path("it.hold"), test_dir.path("it.log"));
+    let (_, log) = filled(&path);
+    let mut file = RotatedFile::open(&out, u64::MAX, 0).unwrap();
+    let mut collector = log.collector().unwrap().format(plain);
+    collector.finish_to_file(&mut file).unwrap();
+    let mut other = std::fs::OpenOptions::new().append(true).open(&out).unwrap();
+    other.write_all(b"half").unwrap();
+    assert_eq!(log.write(LogLevel::Info, "whole").unwrap(), Written::Accepted);
+    collector.finish_to_file(&mut file).unwrap();
+    let text = std::fs::read(&out).unwrap();
+    is_complete(text.strip_suffix(b"half\nwhole\n").unwrap());
+}
+
 /// Older files need room for a number behind the name.
 #[test]
 fn a_name_without_room_for_a_number_is_refused() {

@@ -113,7 +113,8 @@ fn newest(to: &Path) -> Result<Option<Identity>> {
 }
 
 /// Fails if another process has made a backup since `before`, and it is newer than this one: an
-/// older one must not take its place.
+/// older one must not take its place. This relies on the clock, and on times of modification as
+/// fine as the file system has them.
 fn ensure_newer(draft: &File, to: &Path, before: Option<Identity>) -> Result<()> {
     let found = newest(to)?;
     let modified = draft.metadata().and_then(|draft| draft.modified());

@@ -178,7 +178,8 @@ impl Collector {
         self
     }
 
-    /// Replaces the conversion of lines to text: `format` appends a line's text.
+    /// Replaces the conversion of lines to text: `format` appends a line's text, which ends with a
+    /// line feed. A [`RotatedFile`] is split only behind line feeds.
     pub fn format(
         mut self,
         format: impl FnMut(&LogLine, &mut Vec<u8>) + Send + 'static,
@@ -201,7 +202,9 @@ impl Collector {
 
     /// Like [`poll`](Collector::poll), to a file, which contains each line exactly once, whichever
     /// process is killed at whichever moment. Lines that a predecessor wrote to the same file and
-    /// did not mark are removed first, and so is the text of a round that failed.
+    /// did not mark are removed first, and so is the text of a round that failed. This applies
+    /// until a round begins in another file, or gets out by `poll`: what the failed round left in
+    /// the first file then stays there.
     ///
     /// # Errors
     /// As for [`poll`](Collector::poll).
@@ -350,7 +353,7 @@ impl Collector {
     fn gather(&mut self, now_ns: u64, until_ns: u64) -> Result<Round> {
         let mut round = Round::default();
         self.text.clear();
-        let mut count = self.copy(until_ns, Some(now_ns))?;
+        let mut count = self.copy(until_ns, Some(now_ns), ROUND_BYTES)?;
         while count > 0 {
             // Outside of any operation: the conversion to text is the user's code.
             for line in &self.lines[..count] {
@@ -360,16 +363,19 @@ impl Collector {
                     round.lines += 1;
                 }
             }
-            let goes_on = self.text.len() < ROUND_BYTES;
-            count = if goes_on { self.copy(until_ns, None)? } else { 0 };
+            let room = ROUND_BYTES.saturating_sub(self.text.len());
+            count = self.copy(until_ns, None, room)?;
         }
         round.more = self.merge.is_waiting() && until_ns != u64::MAX;
         Ok(round)
     }
 
-    /// Copies the next lines that are old enough. If it gets the time, it first looks for new
-    /// lines.
-    fn copy(&mut self, until_ns: u64, now_ns: Option<u64>) -> Result<usize> {
+    /// Copies the next lines that are old enough, until their text fills the room. If it gets the
+    /// time, it first looks for new lines.
+    fn copy(&mut self, until_ns: u64, now_ns: Option<u64>, room: usize) -> Result<usize> {
+        if room == 0 {
+            return Ok(0);
+        }
         let lane = self.log.inner.attachment()?.enter()?;
         self.ensure_own(&lane)?;
         let (space, layout) = (lane.space(), &self.log.inner.layout);
@@ -377,11 +383,13 @@ impl Collector {
             self.merge.refresh(space, layout, now_ns);
         }
         let mut lines = self.lines.iter_mut();
-        let mut count = 0;
-        while let Some(line) = lines.next()
+        let (mut count, mut bytes) = (0, 0);
+        while bytes < room
+            && let Some(line) = lines.next()
             && self.merge.next(space, layout, until_ns, line)
         {
             count += 1;
+            bytes += line.text.len();
         }
         Ok(count)
     }

@@ -88,8 +88,8 @@ impl RotatedFile {
     /// all files of the series with numbers above `keep`, also those from a larger `keep` before.
     ///
     /// # Errors
-    /// `Invalid` if `max_bytes` is 0, or if the file name has more than 244 bytes, unless `max_bytes`
-    /// is `u64::MAX`; those of opening files.
+    /// `Invalid` if `max_bytes` is 0, or if the file name has more than 244 bytes. Names may be
+    /// longer if `max_bytes` is `u64::MAX`. Those of opening files.
     pub fn open(path: impl AsRef<Path>, max_bytes: u64, keep: u32) -> Result<RotatedFile> {
         let path = path.as_ref();
         if max_bytes == 0 {
@@ -129,7 +129,8 @@ impl RotatedFile {
     /// # Errors
     /// Those of asking for the file's length.
     pub(crate) fn begin_round(&mut self) -> io::Result<Place> {
-        self.end_round()?;
+        // A file that cannot be removed is one too many, and no reason not to collect.
+        let _ = self.end_round();
         self.follow_path()?;
         fault!("rotate.place")?;
         let now = self.file.metadata()?;
@@ -148,10 +149,11 @@ impl RotatedFile {
     /// Those of looking at the files and of opening.
     fn follow_path(&mut self) -> io::Result<()> {
         let open = self.file.metadata()?;
-        match identity(&self.path)? == Some((open.dev(), open.ino())) {
-            true => self.bytes = open.len(),
-            false => self.begin_again()?,
+        if identity(&self.path)? != Some((open.dev(), open.ino())) {
+            return self.begin_again();
         }
+        self.may_be_torn |= open.len() != self.bytes;
+        self.bytes = open.len();
         Ok(())
     }
 
@@ -164,8 +166,7 @@ impl RotatedFile {
         if place.path != self.path_hash() {
             return Ok(());
         }
-        // The round may have rotated. On a full disk, room is made before anything is written.
-        self.has_extra = true;
+        self.may_be_torn = true;
         if let Some(age) = age_of(&self.path, place)? {
             // The oldest file is last, so after a kill the next collector still finds the place.
             for age in 0..age {
@@ -173,26 +174,31 @@ impl RotatedFile {
                 step!("collect.emptied");
             }
             shorten(&aged(&self.path, age), place.bytes)?;
+            // The disk may be full: room is made before anything is written.
+            self.has_extra |= age > 0;
         }
         step!("collect.truncated");
         self.bytes = self.file.metadata()?.len();
         Ok(())
     }
 
-    /// The last round is marked, or was taken back: removes the older files that are not kept.
+    /// The last round is marked, or was taken back: removes the older files that are not kept, if
+    /// a rotation may have left any.
     ///
     /// # Errors
     /// Those of looking at files and of removing them.
     pub(crate) fn end_round(&mut self) -> io::Result<()> {
         self.is_in_round = false;
-        if self.has_extra {
+        // Files that are never rotated here have no number from here either.
+        if self.has_extra && self.max_bytes < u64::MAX {
             let extra: Vec<u32> = files(&self.path, self.keep.saturating_add(1))
                 .map(|found| found.map(|(age, _)| age))
                 .collect::<io::Result<_>>()?;
+            let extra = extra.iter().rev().map(|age| aged(&self.path, *age));
             // The oldest first: after a kill or an error in between, the others are still found.
-            extra.iter().rev().try_for_each(|age| remove(&aged(&self.path, *age)))?;
-            self.has_extra = false;
+            extra.filter(|path| path.is_file()).try_for_each(|path| remove(&path))?;
         }
+        self.has_extra = false;
         Ok(())
     }
 
@@ -209,13 +215,14 @@ impl RotatedFile {
     fn begin_again(&mut self) -> io::Result<()> {
         let file = append(&self.path)?;
         self.bytes = file.metadata()?.len();
-        (self.file, self.is_put_away) = (file, false);
+        (self.file, self.is_put_away, self.may_be_torn) = (file, false, true);
         Ok(())
     }
 
     /// Ends a line that a failed write left incomplete, if no round took it back.
     pub(crate) fn end_torn_line(&mut self) -> io::Result<()> {
-        if self.may_be_torn && is_torn(&self.path) {
+        // A full file is rotated instead.
+        if self.may_be_torn && self.bytes < self.max_bytes && is_torn(&self.path) {
             self.write_all(b"\n")?;
         }
         self.may_be_torn = false;
@@ -367,7 +374,7 @@ impl Write for RotatedFile {
         check_size_limit(&self.path, self.bytes.saturating_add(count as u64))?;
         self.file.write_all(&text[..count])?;
         self.bytes += count as u64;
-        self.may_be_torn = text[..count].last() != Some(&b'\n');
+        self.may_be_torn = false;
         Ok(count)
     }
 
