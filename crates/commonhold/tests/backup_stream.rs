@@ -3,8 +3,9 @@
 
 use crate::support::process::Child;
 use crate::support::test_dir::TestDir;
-use commonhold::hold::{backup_contents, backup_contents_from, restore_from};
+use commonhold::hold::{RestoreOptions, backup_contents, backup_contents_from, restore_from};
 use commonhold::map::{CacheOptions, MapOptions};
+use commonhold::raw::lineage_name;
 use commonhold::{ErrorKind, Hold, steps};
 use std::io::{self, Read, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -314,4 +315,41 @@ fn a_stream_longer_than_files_may_be_is_an_error() {
         assert!(error.to_string().contains("ulimit -f"), "{error}");
     })
     .finish();
+}
+
+/// The record of where a map comes from is restored with its map, and with no other one.
+#[test]
+fn only_the_given_maps_are_restored() {
+    let test_dir = TestDir::memory();
+    let (hold, _) = filled(&test_dir, 3_000);
+    for name in ["prices", "names"] {
+        let lineage = hold.maps().open_or_create(&lineage_name(name), MapOptions::general());
+        lineage.unwrap().set("lineage", name).unwrap();
+    }
+    let mut stream = Vec::new();
+    hold.backup_to(&mut stream).unwrap();
+    let path = test_dir.path("copy.hold");
+    let options = RestoreOptions::new().map("cache").map("prices").map("cache");
+    let report = options.restore_from(&stream[..], &path).unwrap();
+    assert_eq!((report.maps, report.pairs), (2, 3_001));
+    let copy = Hold::open(&path).unwrap();
+    assert!(copy.check().unwrap().ok);
+    let mut names: Vec<_> =
+        copy.maps().list_all().unwrap().iter().map(|map| map.name.clone()).collect();
+    names.sort();
+    assert_eq!(names, [".lineage/prices", "cache", "prices"]);
+    let map = copy.maps().open("prices").unwrap();
+    assert!(map.iter().all(|pair| pair.unwrap().1.starts_with(b"prices ")));
+    // A backup does not show Commonhold's own maps, so they cannot be named either.
+    for missing in ["price", ".lineage/prices", ""] {
+        let path = test_dir.path("none.hold");
+        let options = RestoreOptions::new().map("prices").map(missing);
+        let error = options.restore_from(&stream[..], &path).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        let text = error.to_string();
+        let expected =
+            format!("contain map '{missing}'; it contains the maps 'cache', 'names' and");
+        assert!(text.contains(&expected), "{text}");
+        assert!(!path.exists(), "{missing}");
+    }
 }

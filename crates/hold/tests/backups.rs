@@ -267,3 +267,35 @@ fn a_rotation_that_is_killed_keeps_the_newest_backup() {
     }
     assert!(killed > 0, "none was killed in the middle");
 }
+
+#[test]
+fn some_maps_of_a_backup_are_restored() {
+    let test_dir = shop(1_000, 10);
+    for name in ["names", "stock"] {
+        test_dir.map("shop", name).set("a", name).unwrap();
+    }
+    let whole = test_dir.run(&["backup", "shop", "-", "-q"]).bytes;
+    test_dir.file("shop.backup", &whole);
+    let maps = |hold: &str| test_dir.json(&["list", hold]);
+    let names = |list: &Value| -> Vec<String> {
+        list.as_array().unwrap().iter().map(|map| map["name"].as_str().unwrap().into()).collect()
+    };
+    let report = test_dir.json(&["restore", "shop.backup", "one", "--map", "prices"]);
+    assert_eq!([&report["maps"], &report["pairs"]], [1, 1_000]);
+    assert_eq!(names(&maps("one")), ["prices"]);
+    assert_eq!(pairs_of(&test_dir.map("one", "prices")), pairs_of(&test_dir.map("shop", "prices")));
+    let two = ["restore", "-", "two", "--map", "stock", "--map", "names", "--map", "stock", "-q"];
+    assert_eq!(test_dir.run_with(&two, &whole).code, 0);
+    assert_eq!(names(&maps("two")), ["names", "stock"]);
+    assert!(test_dir.ok(&["check", "two"]).starts_with("ok"));
+    // One that is missing: nothing is made, from a file or from a pipe.
+    let args = ["restore", "shop.backup", "none", "--map", "prices", "--map", "price"];
+    let err = test_dir.fails(3, &args);
+    let expected = "the backup does not contain map 'price'; it contains the maps 'names', \
+                    'prices' and 'stock'; name one of them";
+    assert!(err.contains("shop.backup: ") && err.contains(expected), "{err}");
+    let run = test_dir.run_with(&["restore", "-", "none", "--map", "price"], &whole);
+    assert!(run.code == 3 && run.err.contains(expected), "{run:?}");
+    let left = test_dir.leftovers(&["shop.hold", "one.hold", "two.hold", "shop.backup"]);
+    assert_eq!(left, Vec::<String>::new());
+}

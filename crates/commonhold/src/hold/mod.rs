@@ -19,7 +19,7 @@
 // | keeping writers out for a moment | `freeze` |
 // | who holds which lock, for display | `held_locks` |
 // | proving it sound | `check` |
-// | copies | `backup`, `restore`; several of them: `rotation`; `spool` |
+// | copies | `backup`, `restore`, `restore_options`; several of them: `rotation`; `spool` |
 // | the file of a backup | `frames`, `survivors`, `backup_contents` |
 // | building a hold where nobody sees it | `draft_hold` |
 // | after a crash of the system | `salvage`, `unreadable` |
@@ -59,6 +59,7 @@ pub(crate) mod queues;
 pub(crate) mod recover;
 pub(crate) mod replica_acks;
 pub(crate) mod restore;
+mod restore_options;
 #[cfg(test)]
 mod reuse_tests;
 mod rotation;
@@ -82,6 +83,7 @@ pub use logs::Logs;
 pub use maps::Maps;
 pub use queues::Queues;
 pub use restore::{RestoreReport, restore, restore_from};
+pub use restore_options::RestoreOptions;
 pub use salvage::{SalvageReport, salvage};
 pub use stat::{HoldKind, HoldStat, ParticipantInfo, StructureInfo};
 

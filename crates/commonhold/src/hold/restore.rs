@@ -9,6 +9,7 @@ use crate::hold::draft_hold;
 use crate::hold::frames::{Frame, HEADER, Reader};
 use crate::hold::handle::Hold;
 use crate::hold::options::HoldOptions;
+use crate::hold::restore_options::RestoreOptions;
 use crate::hold::spool::Spool;
 use crate::hold::survivors::{Image, survivors};
 use crate::map::api::handle::Map;
@@ -17,13 +18,13 @@ use crate::map::options::MapOptions;
 use crate::memory::roots::is_own;
 use crate::os::clock;
 use crate::os::location;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::File;
 use std::io::{BufReader, Read, Seek};
 use std::path::Path;
 use std::time::Duration;
 
-/// The result of [`restore`].
+/// The result of [`restore`] and of [`RestoreOptions::restore`].
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -41,7 +42,8 @@ struct Plan {
     options: HoldOptions,
     /// Images in the order of the file.
     images: Vec<Image>,
-    dropped: HashSet<u32>,
+    /// The names of the maps at the end, by number.
+    maps: HashMap<u32, String>,
     /// Real time when the backup was made, or 0.
     made_ms: u64,
 }
@@ -51,10 +53,7 @@ struct Plan {
 /// # Errors
 /// `Exists`; `Damaged` or `Truncated` if the backup is incomplete; `Full`.
 pub fn restore(backup: impl AsRef<Path>, name: impl AsRef<Path>) -> Result<RestoreReport> {
-    let backup = backup.as_ref();
-    let target = location::resolve(name.as_ref(), None)?;
-    let file = File::open(backup).map_err(|e| Error::os(backup.display(), &e))?;
-    build(&Source { file: &file, name: backup.display().to_string() }, &target)
+    RestoreOptions::new().restore(backup, name)
 }
 
 /// Like [`restore`], but reads a stream, such as a pipe, to its end. A temporary file stores the
@@ -62,14 +61,45 @@ pub fn restore(backup: impl AsRef<Path>, name: impl AsRef<Path>) -> Result<Resto
 ///
 /// # Errors
 /// Those of [`restore`], of reading, and of the temporary file.
-pub fn restore_from(mut stream: impl Read, name: impl AsRef<Path>) -> Result<RestoreReport> {
-    let target = location::resolve(name.as_ref(), None)?;
-    if target.symlink_metadata().is_ok() {
-        return Err(exists(&target));
+pub fn restore_from(stream: impl Read, name: impl AsRef<Path>) -> Result<RestoreReport> {
+    RestoreOptions::new().restore_from(stream, name)
+}
+
+impl RestoreOptions {
+    /// Creates a hold from a backup. No other process can see it before it is complete.
+    ///
+    /// # Errors
+    /// `NotFound` if the backup has no map of a given name; the error lists its maps. Those of
+    /// [`restore`](crate::hold::restore).
+    pub fn restore(
+        &self,
+        backup: impl AsRef<Path>,
+        name: impl AsRef<Path>,
+    ) -> Result<RestoreReport> {
+        let backup = backup.as_ref();
+        let target = location::resolve(name.as_ref(), None)?;
+        let file = File::open(backup).map_err(|e| Error::os(backup.display(), &e))?;
+        build(self, &Source { file: &file, name: backup.display().to_string() }, &target)
     }
-    let name = STREAM.to_owned();
-    let spool = spooled(&mut stream)?;
-    build(&Source { file: spool.file(), name }, &target)
+
+    /// Like [`restore`](Self::restore), but reads a stream, such as a pipe, to its end. A temporary
+    /// file stores the bytes until the hold is complete.
+    ///
+    /// # Errors
+    /// Those of [`restore`](Self::restore), of reading, and of the temporary file.
+    pub fn restore_from(
+        &self,
+        mut stream: impl Read,
+        name: impl AsRef<Path>,
+    ) -> Result<RestoreReport> {
+        let target = location::resolve(name.as_ref(), None)?;
+        if target.symlink_metadata().is_ok() {
+            return Err(exists(&target));
+        }
+        let name = STREAM.to_owned();
+        let spool = spooled(&mut stream)?;
+        build(self, &Source { file: spool.file(), name }, &target)
+    }
 }
 
 /// The name of a stream for errors.
@@ -107,8 +137,11 @@ impl<'a> Source<'a> {
     }
 }
 
-fn build(source: &Source<'_>, target: &Path) -> Result<RestoreReport> {
-    let plan = plan(source.read()?)?;
+fn build(options: &RestoreOptions, source: &Source<'_>, target: &Path) -> Result<RestoreReport> {
+    let mut plan = plan(source.read()?)?;
+    let names: BTreeSet<&str> = plan.maps.values().map(String::as_str).collect();
+    options.ensure_present(&source.name, &names)?;
+    plan.maps.retain(|_, name| options.include(name));
     if target.symlink_metadata().is_ok() {
         return Err(exists(target));
     }
@@ -130,7 +163,7 @@ fn exists(target: &Path) -> Error {
 
 fn plan(mut reader: BackupReader<'_>) -> Result<Plan> {
     let (mut plan, mut frames) = (Plan::default(), 0);
-    let mut maps = HashSet::new();
+    let (mut maps, mut dropped) = (HashSet::new(), HashSet::new());
     loop {
         match reader.next()? {
             Frame::Hold { max_bytes, mode, made_ms } if frames == 0 => {
@@ -138,16 +171,20 @@ fn plan(mut reader: BackupReader<'_>) -> Result<Plan> {
                 plan.options = Hold::options().max_bytes(max_bytes).mode(mode | 0o600);
                 plan.made_ms = made_ms;
             }
-            Frame::Map { number, .. } => {
+            Frame::Map { number, name, .. } => {
                 maps.insert(number);
+                plan.maps.insert(number, name);
             }
             Frame::Segment { number, prefix, depth, .. } if maps.contains(&number) => {
                 plan.images.push((number, prefix, depth));
             }
             Frame::Dropped { number } => {
-                plan.dropped.insert(number);
+                dropped.insert(number);
             }
-            Frame::End { frames: expected } if expected == frames => return Ok(plan),
+            Frame::End { frames: expected } if expected == frames => {
+                plan.maps.retain(|number, _| !dropped.contains(number));
+                return Ok(plan);
+            }
             _ => return Err(reader.damaged()),
         }
         frames += 1;
@@ -163,7 +200,7 @@ fn fill(hold: &Hold, mut reader: BackupReader<'_>, plan: &Plan) -> Result<Restor
     loop {
         match reader.next()? {
             Frame::Map { number, mode, name } => {
-                if !plan.dropped.contains(&number) {
+                if plan.maps.get(&number) == Some(&name) {
                     maps.insert(number, hold.maps().open_or_create(&name, MapOptions::from(mode))?);
                 }
             }
