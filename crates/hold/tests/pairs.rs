@@ -93,6 +93,54 @@ fn a_wait_for_a_stopped_holder_can_time_out() {
 }
 
 #[test]
+fn a_uid_is_a_condition() {
+    let test_dir = TestDir::new();
+    let run = |args: &[&str]| test_dir.run(&[args, &["--format", "json"]].concat());
+    let code = |args: &[&str]| run(args).code;
+    // It needs an existing pair, so nothing is created.
+    assert_eq!(code(&["set", "--uid", "17", "shop", "prices", "apple", "3"]), 1);
+    assert_eq!(test_dir.leftovers(&[]), Vec::<String>::new());
+    let stored = test_dir.json(&["set", "shop", "prices", "apple", "3"]);
+    let number = stored["uid"].as_u64().expect("a uid");
+    let (uid, other) = (number.to_string(), (number ^ 1).to_string());
+    let set = |uid: &str, more: &[&str], value: &str| {
+        run(&[&["set", "--uid", uid, "shop", "prices", "apple", value], more].concat())
+    };
+    let done = set(&uid, &[], "4");
+    assert_eq!((done.code, json_lines(&done.out)), (0, vec![stored.clone()]));
+    let refused = set(&other, &[], "5");
+    let expected = json!({"stored": false, "uid": null});
+    assert_eq!((refused.code, json_lines(&refused.out)), (1, vec![expected]));
+    assert_eq!(refused.err, "");
+    // It names the key of the pair, not another one.
+    assert_eq!(code(&["set", "--uid", &uid, "shop", "prices", "pear", "5"]), 1);
+    assert_eq!(set(&uid, &["--if", "3"], "5").code, 1);
+    assert_eq!(test_dir.ok(&["get", "shop", "prices", "apple"]), "4");
+    assert_eq!(set(&uid, &["--if", "4"], "5").code, 0);
+    assert_eq!(test_dir.ok(&["get", "shop", "prices", "apple"]), "5");
+    for more in [&["--add"][..], &["--replace"], &["--ttl", "5s"]] {
+        assert_eq!(set(&uid, more, "6").code, 2, "{more:?}");
+    }
+
+    let del = |uid: &str, more: &[&str]| {
+        let run = run(&[&["del", "--uid", uid, "shop", "prices"], more].concat());
+        let counts = json_lines(&run.out).pop();
+        (run.code, counts.map(|counts| ["deleted", "kept", "absent"].map(|c| counts[c].clone())))
+    };
+    let counts = |counts: [u64; 3]| Some(counts.map(|count| json!(count)));
+    assert_eq!(del(&other, &["apple"]), (1, counts([0, 1, 0])));
+    assert_eq!(del(&uid, &["pear"]), (1, counts([0, 0, 1])));
+    assert_eq!(del(&uid, &["apple", "--if", "4"]), (1, counts([0, 1, 0])));
+    for more in [&[][..], &["apple", "pear"], &["--prefix", "a", "--yes"]] {
+        assert_eq!(del(&uid, more), (2, None), "{more:?}");
+    }
+    assert_eq!(del(&uid, &["apple", "--if", "5"]), (0, counts([1, 0, 0])));
+    assert_eq!(del(&uid, &["apple"]), (1, counts([0, 0, 1])));
+    let err = test_dir.fails(2, &["del", "--uid", &uid, "shop", "prices"]);
+    assert!(err.contains("--uid: expected one KEY argument, got 0"), "{err}");
+}
+
+#[test]
 fn uids_find_pairs() {
     let test_dir = TestDir::new();
     let set = test_dir.json(&["set", "shop", "prices", "apple", "3"]);

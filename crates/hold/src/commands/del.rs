@@ -5,8 +5,8 @@ use crate::commands::shared::confirmation::is_confirmed;
 use crate::commands::shared::message_source::MessageSource;
 use crate::formats::frames::Framing;
 use crate::target::{Directory, Hex, MapName};
-use commonhold::map::Map;
-use commonhold_terminal::failure::{Result, complain};
+use commonhold::map::{Map, Uid};
+use commonhold_terminal::failure::{Failure, Result, complain};
 use commonhold_terminal::output::Output;
 use commonhold_terminal::text::shown;
 use serde_json::json;
@@ -21,13 +21,14 @@ Examples:
   hold del shop prices apple pear plum
   hold del shop prices < keys.txt               # one key per line
   hold del --if 3 shop prices apple             # only if the value is 3
+  hold del --uid 17 shop prices apple           # only if 17 is still the uid of the key
   hold del --prefix app shop prices             # all keys that begin with 'app'; asks first
   hold clear shop prices                        # all pairs
   hold drop shop prices                         # the map itself
 
 Exit codes:
   0     all keys were deleted
-  1     some were absent, the --if condition was false, or the answer was no
+  1     some were absent, the condition (--if, --uid) was false, or the answer was no
   2, 3  error (see 'hold help')";
 
 /// The most bytes of a key from standard input; no map takes longer ones.
@@ -52,6 +53,10 @@ pub struct Args {
     #[arg(long = "if", value_name = "VALUE", allow_negative_numbers = true)]
     if_value: Option<OsString>,
 
+    /// Delete only if UID is still the uid of the key, as shown by 'hold get --format json'
+    #[arg(long, value_name = "UID", conflicts_with_all = ["prefix", "frames"])]
+    uid: Option<u32>,
+
     /// With --prefix: do not ask for confirmation
     #[arg(long, short, requires = "prefix")]
     yes: bool,
@@ -67,6 +72,7 @@ pub struct Args {
 struct Deletion<'a> {
     map: &'a Map,
     expected: Option<Vec<u8>>,
+    uid: Option<Uid>,
     deleted: u64,
     kept: u64,
     absent: u64,
@@ -74,13 +80,18 @@ struct Deletion<'a> {
 
 impl Deletion<'_> {
     fn delete(&mut self, key: &[u8]) -> Result<()> {
-        let gone = match &self.expected {
-            Some(expected) => self.map.compare_exchange(key, Some(expected), None)?,
-            None => self.map.delete(key)?,
+        let gone = match (self.uid, &self.expected) {
+            (Some(uid), Some(expected)) => {
+                self.map.compare_exchange_uid(uid, key, expected, None)?
+            }
+            (Some(uid), None) => self.map.delete_uid(uid, key)?,
+            (None, Some(expected)) => self.map.compare_exchange(key, Some(expected), None)?,
+            (None, None) => self.map.delete(key)?,
         };
+        let is_conditional = self.expected.is_some() || self.uid.is_some();
         let count = match gone {
             true => &mut self.deleted,
-            false if self.expected.is_some() && self.map.contains(key)? => &mut self.kept,
+            false if is_conditional && self.map.contains(key)? => &mut self.kept,
             false => &mut self.absent,
         };
         *count += 1;
@@ -107,8 +118,14 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
     let prefix = args.prefix.as_ref().map(|prefix| args.hex.bytes(prefix)).transpose()?;
     // All of them are checked before the first one is deleted.
     args.keys.iter().try_for_each(|key| args.hex.bytes(key).map(drop))?;
+    if args.uid.is_some() && args.keys.len() != 1 {
+        // Standard input may have any number of keys, and a uid names one.
+        let got = args.keys.len();
+        return Err(Failure::usage(format!("--uid: expected one KEY argument, got {got}")));
+    }
     let map = directory.map_to_write(&args.name)?;
-    let mut deletion = Deletion { map: &map, expected, deleted: 0, kept: 0, absent: 0 };
+    let uid = args.uid.map(Uid);
+    let mut deletion = Deletion { map: &map, expected, uid, deleted: 0, kept: 0, absent: 0 };
     match prefix {
         Some(prefix) => {
             let what = format!(

@@ -23,6 +23,7 @@ Examples:
   hold set shop photos apple < apple.jpg        # the value from standard input
   hold set --add shop locks door me || echo taken
   hold set --if 3 shop prices apple 4           # only if the value is 3
+  hold set --uid 17 shop prices apple 4         # only if 17 is still the uid of the key
   hold set --cache --cache-max-bytes 64M --cache-ttl 5m shop pages /index '<html>'
   hold set --hex --fixed 4,8 shop ids 01000000 0a00000000000000
 
@@ -46,17 +47,21 @@ pub struct Args {
     value: Option<OsString>,
 
     /// Store only if the key is absent
-    #[arg(long, conflicts_with_all = ["replace", "if_value", "ttl"])]
+    #[arg(long, conflicts_with_all = ["replace", "if_value", "uid", "ttl"])]
     add: bool,
 
     /// Store only if the key is present
-    #[arg(long, conflicts_with_all = ["if_value", "ttl"])]
+    #[arg(long, conflicts_with_all = ["if_value", "uid", "ttl"])]
     replace: bool,
 
     /// Store only if the key's current value is VALUE
     #[arg(long = "if", value_name = "VALUE", allow_negative_numbers = true)]
     #[arg(conflicts_with = "ttl")]
     if_value: Option<OsString>,
+
+    /// Store only if UID is still the uid of the key, as shown by 'hold get --format json'
+    #[arg(long, value_name = "UID", conflicts_with = "ttl")]
+    uid: Option<u32>,
 
     /// Time to live of the pair (only in a cache)
     #[arg(long, value_name = "TIME", value_parser = sizes::duration)]
@@ -92,7 +97,7 @@ pub fn run(args: &Args, directory: &Directory, output: &Output) -> Result<ExitCo
 impl Args {
     /// The map; `None` if it does not exist and the condition is false without it.
     fn map(&self, directory: &Directory, lengths: [usize; 2]) -> Result<Option<Map>> {
-        let needs_pair = self.replace || self.if_value.is_some();
+        let needs_pair = self.replace || self.if_value.is_some() || self.uid.is_some();
         if (needs_pair || self.ttl.is_some()) && self.making.find(directory, &self.name)?.is_none()
         {
             if needs_pair {
@@ -105,8 +110,15 @@ impl Args {
     }
 
     fn store(&self, map: &Map, key: &[u8], value: &[u8]) -> Result<Option<Uid>> {
-        if let Some(expected) = &self.if_value {
-            let expected = self.decode(expected)?;
+        let expected = self.if_value.as_deref().map(|value| self.decode(value)).transpose()?;
+        if let Some(uid) = self.uid.map(Uid) {
+            let stored = match expected {
+                Some(expected) => map.compare_exchange_uid(uid, key, &expected, Some(value))?,
+                None => map.set_uid(uid, key, value)?,
+            };
+            return Ok(stored.then_some(uid));
+        }
+        if let Some(expected) = expected {
             let stored = map.compare_exchange(key, Some(&expected), Some(value))?;
             return Ok(if stored { map.uid(key)?.or(Some(Uid(0))) } else { None });
         }
