@@ -4,9 +4,9 @@
 use crate::commands::list_values::End;
 use crate::commands::replication::{journal, origin, promote, relay, replica, sync, verify, wait};
 use crate::commands::{
-    backup, batch, channel, check, clear, completions, del, doctor, drop, dump, get, incr, keys,
-    list, list_values, load, log, man, monitor, nats, queue, random, repair, restore, scan, serve,
-    set, stat, top, ttl, upgrade, watch,
+    alter, backup, batch, channel, check, clear, completions, del, doctor, drop, dump, get, incr,
+    keys, list, list_values, load, log, man, monitor, nats, queue, random, repair, restore, scan,
+    serve, set, stat, top, ttl, upgrade, watch,
 };
 use crate::target::Directory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -110,6 +110,7 @@ impl Cli {
             Subcommand::Get(args) => get::run(args, directory, output),
             Subcommand::Del(args) => del::run(args, directory, output),
             Subcommand::Clear(args) => clear::run(args, directory, output),
+            Subcommand::Alter(args) => alter::run(args, directory, output),
             Subcommand::Incr(args) => incr::run(args, directory, output),
             Subcommand::Ttl(args) => ttl::run(args, directory, output),
             Subcommand::Touch(args) => ttl::touch(args, directory, output),
@@ -219,6 +220,9 @@ pub enum Subcommand {
     /// Delete all pairs of a map
     #[command(after_help = flowing(clear::EXAMPLES))]
     Clear(clear::Args),
+    /// Change the size of a map's stream
+    #[command(after_help = flowing(alter::EXAMPLES))]
+    Alter(alter::Args),
     /// Add to a counter and print the result
     #[command(after_help = flowing(incr::EXAMPLES))]
     Incr(incr::Args),

@@ -8,6 +8,7 @@ mod support;
 #[allow(dead_code, reason = "this binary uses a part of it")]
 mod english;
 
+mod alter;
 mod backups;
 #[cfg(feature = "lab")]
 mod bench_files;

@@ -10,10 +10,12 @@
 //!   `journal`, `sync` and `wait`
 //! - files over the network: [`serve`]
 //! - a live view of a hold: [`monitor`] in the browser, [`top`] in the terminal
+//! - what can be changed of a map: [`alter`]
 //! - the hold as a whole: [`stat`], [`check`], [`repair`], [`mod@drop`], [`list`], [`upgrade`]
 //! - around it: [`doctor`], [`completions`], [`man`]
 //! - code that several subcommands share: `shared`
 
+pub mod alter;
 pub mod backup;
 pub mod batch;
 pub mod channel;
