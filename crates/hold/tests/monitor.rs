@@ -322,7 +322,13 @@ fn every_structure_has_its_metrics() {
         &["replica", "unix:prices.sock", "copy", "prices", "--format", "json"],
     );
     replica.line();
-    let _journal = Background::start(&test_dir, &["journal", "shop", "prices", "prices.journal"]);
+    let journal = Background::start(&test_dir, &["journal", "shop", "prices", "prices.journal"]);
+    // The slots of bridges: one that runs, one that does not, and one whose channel was dropped.
+    let hold = commonhold::Hold::open(test_dir.path("shop.hold")).unwrap();
+    let [publish, _, _] = [".publish/cups/prices", ".send/ticks", ".send/dropped"].map(|name| {
+        hold.channels().create(name, commonhold::channel::ChannelOptions::new(4 << 10)).unwrap()
+    });
+    let _running = publish.producer().unwrap();
     let (monitor, port) = monitor(&test_dir, OsStr::new("shop"));
     let all = until(port, |all| {
         let has = |name: &str| all.samples.keys().any(|(n, _)| n == name);
@@ -337,6 +343,16 @@ fn every_structure_has_its_metrics() {
     assert_eq!(all.value("hold_origin_replicas", &[("map", "prices")]), 1.0);
     assert!(all.value("hold_stream_written_bytes_total", &[("map", "prices")]) >= 0.0);
     assert_eq!(all.value("hold_journal_failing", &[("map", "prices")]), 0.0);
+    assert_eq!(all.value("hold_journal_up", &[("map", "prices")]), 1.0);
+    assert!(!all.samples.keys().any(|(name, _)| name == "hold_replica_up"));
+    let send = [("map", "ticks"), ("direction", "send")];
+    assert_eq!(all.value("hold_bridge_up", &send), 0.0);
+    let publish = [("map", "prices"), ("direction", "publish"), ("bucket", "cups")];
+    assert_eq!(all.value("hold_bridge_up", &publish), 1.0);
+    assert_eq!(all.samples.keys().filter(|(name, _)| name == "hold_bridge_up").count(), 2);
+    let format = commonhold::raw::FORMAT.to_string();
+    let info = [("version", env!("CARGO_PKG_VERSION")), ("format", &*format)];
+    assert_eq!(all.value("hold_info", &info), 1.0);
     assert!(all.value("hold_memory_bytes", &[]) > 0.0);
     let page = get(port, "/_hold/");
     for title in ["Maps", "Queues", "Channels", "Logs", "Origins", "Journals", "Memory of the hold"]
@@ -349,6 +365,20 @@ fn every_structure_has_its_metrics() {
     let all = until(copy.1, |all| all.sum("hold_replica_ready") == 1.0);
     assert_eq!(all.value("hold_replica_connected", &[("map", "prices")]), 1.0);
     assert!(all.value("hold_replica_lag_seconds", &[("map", "prices")]) < 60.0);
+    assert_eq!(all.value("hold_replica_up", &[("map", "prices")]), 1.0);
+    // They are killed; the series stays, with the same labels when they run again.
+    journal.kill();
+    replica.kill();
+    until(port, |all| all.value("hold_journal_up", &[("map", "prices")]) == 0.0);
+    let all = until(copy.1, |all| all.value("hold_replica_up", &[("map", "prices")]) == 0.0);
+    let labels = |all: &Exposition, name: &str| {
+        all.samples.keys().filter(|(n, _)| n == name).cloned().collect::<Vec<_>>()
+    };
+    let before = labels(&all, "hold_replica_up");
+    let again = ["replica", "unix:prices.sock", "copy", "prices", "--format", "json"];
+    let _replica = Background::start(&test_dir, &again);
+    let all = until(copy.1, |all| all.sum("hold_replica_up") == 1.0);
+    assert_eq!(labels(&all, "hold_replica_up"), before);
     monitor.signal(Signal::TERM);
     assert_eq!(monitor.end().code, 0);
 }

@@ -5,8 +5,10 @@
 //! - [`servers`]: file servers
 //! - [`structures`]: the hold, maps, queues, channels, logs
 //! - [`replication`]: origins, replicas, journals
+//! - [`running`]: whether journals, replicas and bridges run
 
 mod replication;
+mod running;
 mod servers;
 mod structures;
 mod text;
@@ -28,5 +30,6 @@ pub fn text(observer: &Observer) -> commonhold::Result<String> {
     }
     structures::write(&mut text, &inventory);
     replication::write(&mut text, &inventory);
+    running::write(&mut text, &inventory);
     Ok(text.finish())
 }

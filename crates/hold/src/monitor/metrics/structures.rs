@@ -121,9 +121,16 @@ pub fn write(text: &mut Text, inventory: &Inventory) {
             HoldKind::File => "file",
         },
     );
+    let format = hold.format.to_string();
     let (help, labels) = (
-        "The hold of these metrics.",
-        vec![("path", &*path), ("uuid", &*hold.uuid), ("kind", kind)],
+        "The hold of these metrics, and the version of the program that reads it.",
+        vec![
+            ("path", &*path),
+            ("uuid", &*hold.uuid),
+            ("kind", kind),
+            ("version", env!("CARGO_PKG_VERSION")),
+            ("format", &*format),
+        ],
     );
     text.family("hold_info", Gauge, help, [(labels, 1.0)]);
     for (name, kind, help, value) in HOLD {
