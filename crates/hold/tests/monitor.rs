@@ -1,6 +1,7 @@
 //! The status page and Prometheus' metrics: of file servers while they work and are killed, of
 //! holds full of odd names, in a browser.
 
+mod access;
 mod between;
 mod exposition;
 
@@ -81,15 +82,20 @@ struct Served {
 }
 
 fn serve(test_dir: &TestDir, place: &OsStr) -> Served {
+    let served = serve_with(test_dir, place, &[]);
+    until(served.admin, |all| all.sum("hold_server_workers") == 2.0);
+    served
+}
+
+fn serve_with(test_dir: &TestDir, place: &OsStr, more: &[&str]) -> Served {
     let words =
         ["serve", "--listen", "tcp:0", "--admin", "tcp:0", "--workers", "2", "--hold", "shop"];
-    let words = words.into_iter().chain(["--format", "json", "-q"]).map(OsStr::new);
+    let words = words.iter().chain(&["--format", "json", "-q"]).chain(more).map(OsStr::new);
     let mut command = test_dir.command(&words.chain([place]).collect::<Vec<_>>());
     command.stdin(std::process::Stdio::null());
     let mut process = Background::run(command);
     let told: Value = serde_json::from_str(&process.line()).expect("JSON");
     let (port, admin) = (port_of(&told["listening"][0]), port_of(&told["admin"]));
-    until(admin, |all| all.sum("hold_server_workers") == 2.0);
     Served { process, port, admin }
 }
 

@@ -17,6 +17,7 @@ pub fn status_line(status: u16) -> &'static str {
         301 => "HTTP/1.1 301 Moved Permanently\r\n",
         304 => "HTTP/1.1 304 Not Modified\r\n",
         400 => "HTTP/1.1 400 Bad Request\r\n",
+        401 => "HTTP/1.1 401 Unauthorized\r\n",
         403 => "HTTP/1.1 403 Forbidden\r\n",
         404 => "HTTP/1.1 404 Not Found\r\n",
         405 => "HTTP/1.1 405 Method Not Allowed\r\n",

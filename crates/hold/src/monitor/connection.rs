@@ -3,9 +3,9 @@
 //! Limits: a head within [`HEAD`], an answer taken within [`SEND`], a pause of [`IDLE`] between
 //! requests, and [`MOST_REQUESTS`] in all.
 
+use super::access::Access;
 use super::observer::Observer;
 use super::responses::{Answer, answer};
-use super::server::is_own_name;
 use commonhold_files::http::{Head, Method, Wrong, read, status_line};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -25,8 +25,8 @@ const CLOSE: Duration = Duration::from_secs(1);
 /// Requests of one connection.
 const MOST_REQUESTS: u32 = 1000;
 
-/// Serves a connection to its end. `is_local`: only this machine connects.
-pub fn visit(socket: &OwnedFd, observer: &Observer, is_local: bool) {
+/// Serves a connection to its end.
+pub fn visit(socket: &OwnedFd, observer: &Observer, access: &Access) {
     let mut input = Vec::new();
     for number in 0..MOST_REQUESTS {
         let patience = if number == 0 { HEAD } else { IDLE };
@@ -38,7 +38,7 @@ pub fn visit(socket: &OwnedFd, observer: &Observer, is_local: bool) {
             match read(&input) {
                 Ok(Some((head, len))) => {
                     let keep = head.keep && number + 1 < MOST_REQUESTS;
-                    let answer = respond(&head, observer, is_local).keep_if(keep);
+                    let answer = respond(&head, &input, observer, access).keep_if(keep);
                     break (answer, head.method == Method::Head, len);
                 }
                 Ok(None) => {}
@@ -69,16 +69,14 @@ fn status_of(wrong: Wrong) -> u16 {
     }
 }
 
-/// The answer to a request.
-fn respond(head: &Head<'_>, observer: &Observer, is_local: bool) -> Answer {
+/// The answer to a request with this head, with which `received` begins.
+fn respond(head: &Head<'_>, received: &[u8], observer: &Observer, access: &Access) -> Answer {
     if head.body != Some(0) {
         // No path here takes a body, and its end would be the start of the next request.
         return Answer::plain(400).keep_if(false);
     }
-    // A foreign page may have a name that resolves to this machine; it must not read the answers
-    // here.
-    if is_local && !head.host.is_none_or(is_own_name) {
-        return Answer::plain(403).because("Use an IP address, or localhost, as the host.");
+    if let Some(refusal) = access.refusal(head, received) {
+        return refusal;
     }
     match head.method {
         Method::Get | Method::Head => answer(&head.path, observer),
@@ -149,6 +147,11 @@ fn head_of(answer: &Answer) -> String {
         answer.body.len(),
         answer.kind
     );
+    if answer.status == 401 {
+        // Browsers ask for a password.
+        head.push_str("WWW-Authenticate: Basic realm=\"hold\", charset=\"UTF-8\"\r\n");
+        head.push_str("WWW-Authenticate: Bearer realm=\"hold\"\r\n");
+    }
     if answer.status == 405 {
         head.push_str("Allow: GET, HEAD\r\n");
     }

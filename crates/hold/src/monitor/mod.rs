@@ -16,11 +16,13 @@
 //! | [`inventory`] | everything else in the hold at one moment |
 //! | [`observer`] | the three together, read once a second |
 //! | [`server`], [`connection`], [`responses`] | the address, one connection, the answers |
+//! | [`access`] | who may read them |
 //! | [`page`], [`status`], [`metrics`] | the output for people, for programs, for Prometheus |
 //!
 //! Invariant: the hold is read and never changed; foreign names (of maps, files, peers) are escaped
 //! wherever they are written.
 
+mod access;
 mod connection;
 pub mod history;
 pub mod inventory;

@@ -28,7 +28,7 @@ impl Answer {
     /// A status in words.
     pub fn plain(status: u16) -> Answer {
         let phrase = status_line(status).trim_end().split_once(' ').map_or("", |(_, rest)| rest);
-        let keep = matches!(status, 403..=405);
+        let keep = matches!(status, 401 | 403..=405);
         Answer { status, kind: TEXT, body: format!("{phrase}\n").into(), keep }
     }
 

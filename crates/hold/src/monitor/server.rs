@@ -4,6 +4,7 @@
 //! one. There are few of these threads, and each has little time: slow or excess clients cannot
 //! block others here, and cannot disturb file servers, which are other processes.
 
+use super::access::Access;
 use super::connection::visit;
 use super::observer::Observer;
 use commonhold::Hold;
@@ -36,11 +37,16 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// Begins to serve at an address.
+    /// Begins to serve at an address, to clients that send the secret, if there is one.
     ///
     /// # Errors
     /// If the address cannot be used, or threads have run out.
-    pub fn start(hold: &Hold, title: String, address: &Address) -> Result<Monitor> {
+    pub fn start(
+        hold: &Hold,
+        title: String,
+        address: &Address,
+        secret: Option<Vec<u8>>,
+    ) -> Result<Monitor> {
         let failed = |error| Failure::failed(format!("cannot serve pages at {address}: {error}"));
         let listener = Arc::new(address.listen()?);
         let address = listener.address().clone();
@@ -52,8 +58,8 @@ impl Monitor {
         let observer = Arc::clone(&monitor.observer);
         monitor.spawn("monitor-look", move || watch(&observer, &again)).map_err(failed)?;
         let (observer, listener) = (Arc::clone(&monitor.observer), Arc::clone(&monitor.listener));
-        let is_local = is_local(&monitor.address);
-        let accept = move || accept(&listener, &observer, &stopped, is_local);
+        let access = Arc::new(Access::new(&monitor.address, secret));
+        let accept = move || accept(&listener, &observer, &stopped, &access);
         monitor.spawn("monitor", accept).map_err(failed)?;
         Ok(monitor)
     }
@@ -93,15 +99,6 @@ impl Drop for Monitor {
     }
 }
 
-/// Whether only this machine can connect.
-fn is_local(address: &Address) -> bool {
-    match address {
-        Address::Unix(_) => false,
-        Address::Tcp(host, _) if host.eq_ignore_ascii_case("localhost") => true,
-        Address::Tcp(host, _) => host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback()),
-    }
-}
-
 /// Reads the hold once a second.
 fn watch(observer: &Observer, stopped: &UnixStream) {
     loop {
@@ -115,7 +112,12 @@ fn watch(observer: &Observer, stopped: &UnixStream) {
     }
 }
 
-fn accept(listener: &Listener, observer: &Arc<Observer>, stopped: &UnixStream, is_local: bool) {
+fn accept(
+    listener: &Listener,
+    observer: &Arc<Observer>,
+    stopped: &UnixStream,
+    access: &Arc<Access>,
+) {
     let open = Arc::new(AtomicUsize::new(0));
     loop {
         let socket = listener.socket();
@@ -125,7 +127,7 @@ fn accept(listener: &Listener, observer: &Arc<Observer>, stopped: &UnixStream, i
             return;
         }
         match accept_with(socket, SocketFlags::CLOEXEC) {
-            Ok(socket) => receive(socket, observer, &open, is_local),
+            Ok(socket) => receive(socket, observer, &open, access),
             // The client has gone, or descriptors have run out, which are free again in a while.
             Err(_) => thread::sleep(Duration::from_millis(10)),
         }
@@ -142,7 +144,12 @@ impl Drop for OpenConnection {
     }
 }
 
-fn receive(socket: OwnedFd, observer: &Arc<Observer>, open: &Arc<AtomicUsize>, is_local: bool) {
+fn receive(
+    socket: OwnedFd,
+    observer: &Arc<Observer>,
+    open: &Arc<AtomicUsize>,
+    access: &Arc<Access>,
+) {
     let before = open.fetch_add(1, Ordering::Relaxed);
     let counted = OpenConnection(Arc::clone(open));
     if before >= MOST {
@@ -150,10 +157,10 @@ fn receive(socket: OwnedFd, observer: &Arc<Observer>, open: &Arc<AtomicUsize>, i
         let _ = rustix::net::send(socket.as_fd(), BUSY, rustix::net::SendFlags::NOSIGNAL);
         return;
     }
-    let observer = Arc::clone(observer);
+    let (observer, access) = (Arc::clone(observer), Arc::clone(access));
     let run = move || {
         let _counted = counted;
-        visit(&socket, &observer, is_local);
+        visit(&socket, &observer, &access);
     };
     // Without a thread the client is not served.
     let _ = thread::Builder::new().name("monitor-visit".to_owned()).spawn(run);
@@ -195,12 +202,5 @@ mod tests {
             assert!(!is_own_name(other.as_bytes()), "{other}");
         }
         assert!(!is_own_name(b"\xff"));
-    }
-
-    #[test]
-    fn loopback_addresses_are_recognized() {
-        let local = |text: &str| is_local(&text.parse().expect("an address"));
-        assert!(local("tcp:80") && local("tcp:localhost:80") && local("tcp:[::1]:80"));
-        assert!(!local("tcp:0.0.0.0:80") && !local("tcp:example.org:80") && !local("unix:/a"));
     }
 }

@@ -22,7 +22,7 @@ pub mod origin;
 pub mod promote;
 pub mod relay;
 pub mod replica;
-mod secret;
+pub mod secret;
 pub mod service;
 pub mod serving;
 pub mod sync;

@@ -41,6 +41,22 @@ impl SecretFile {
     }
 }
 
+/// The secret in a file that HTTP headers can carry.
+///
+/// # Errors
+/// As [`SecretFile::read`]; if the secret contains other characters.
+pub fn read_for_http(path: &Path) -> Result<Vec<u8>> {
+    let secret = read(path)?;
+    match secret.iter().all(u8::is_ascii_graphic) {
+        true => Ok(secret),
+        false => Err(Failure::failed(format!(
+            "{}: expected printable ASCII characters without spaces, which an HTTP header can \
+             carry; create such a secret with 'head -c 32 /dev/urandom | base64 > FILE'",
+            path.display()
+        ))),
+    }
+}
+
 fn read(path: &Path) -> Result<Vec<u8>> {
     let shown = path.display();
     let io = |e: std::io::Error| Failure::failed(format!("{shown}: {e}"));

@@ -1,5 +1,6 @@
 //! The options of `hold serve`.
 
+use crate::commands::replication::secret::read_for_http;
 use crate::commands::shared::choice_parser::choice;
 use crate::monitor::Monitor;
 use crate::target::Directory;
@@ -66,6 +67,11 @@ pub struct Args {
     /// HOST:PORT, or :PORT (this machine only) [default: no status page]
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<Address>,
+
+    /// Show the status page and /metrics only to clients that send the secret in this file (at
+    /// least 16 printable ASCII characters), as an HTTP password or bearer token
+    #[arg(long, value_name = "FILE", requires = "admin")]
+    admin_auth_file: Option<PathBuf>,
 
     #[command(flatten)]
     #[command(next_help_heading = "Cache")]
@@ -172,10 +178,11 @@ impl Args {
     /// The server of metrics, if an option requests one.
     ///
     /// # Errors
-    /// If it cannot listen.
+    /// If it cannot listen, or the file with the secret cannot be used.
     pub(super) fn monitor(&self, hold: &Hold) -> Result<Option<Monitor>> {
         let title = self.place.display().to_string();
-        self.admin.as_ref().map(|address| Monitor::start(hold, title, address)).transpose()
+        let secret = self.admin_auth_file.as_deref().map(read_for_http).transpose()?;
+        self.admin.as_ref().map(|address| Monitor::start(hold, title, address, secret)).transpose()
     }
 
     /// Drops caches in the hold that have other options, if no other server may use them.
