@@ -5,6 +5,7 @@ use super::freshness_checks::{OpenFile, Seen};
 use super::http::answer::{Dates, Lines, status_line};
 use super::http::conditions::{Verdict, range_holds, verdict};
 use super::http::head::{Head, Method, Wrong, without_host};
+use super::http::own_fields::{OwnFields, allow};
 use super::http::range::{Part, part};
 use super::layout::Layout;
 use super::packed::Packed;
@@ -60,6 +61,7 @@ impl<H> Reply<H> {
 /// The data for replies, except the contents.
 pub(crate) struct Responder {
     pub(crate) layout: Arc<dyn Layout>,
+    fields: OwnFields,
     dates: Dates,
     /// The time of the events that are being processed.
     pub(crate) now: Instant,
@@ -69,9 +71,9 @@ pub(crate) struct Responder {
 }
 
 impl Responder {
-    pub(crate) fn new(layout: Arc<dyn Layout>) -> Responder {
+    pub(crate) fn new(layout: Arc<dyn Layout>, fields: OwnFields) -> Responder {
         let (dates, now, wall) = (Dates::default(), Instant::now(), SystemTime::now());
-        Responder { layout, dates, now, wall, closing: false }
+        Responder { layout, fields, dates, now, wall, closing: false }
     }
 
     /// The head up to the lines of the contents.
@@ -79,6 +81,7 @@ impl Responder {
         let mut head = String::with_capacity(512);
         head.push_str(status_line(status));
         head.push_str(self.dates.line(self.wall));
+        head.push_str(self.fields.of(status));
         match keep {
             false => head.push_str(CLOSE),
             true if explicit => head.push_str(KEEP),
@@ -127,8 +130,10 @@ impl Responder {
         // A body would have to be received first; no file that is served here takes one.
         let keep = head.keep && head.body == Some(0) && !self.closing;
         let is_head = head.method == Method::Head;
-        if head.method == Method::Other {
-            return self.plain(405, keep, false, "Allow: GET, HEAD\r\n");
+        match head.method {
+            Method::Get | Method::Head => {}
+            Method::Options => return self.options(head, keep),
+            Method::Other => return self.plain(405, keep, false, &allow()),
         }
         match self.found(contents, head, keep) {
             Ok(reply) => reply,
@@ -139,6 +144,15 @@ impl Responder {
             Err(error) if is_busy(&error) => self.plain(503, keep, is_head, "Retry-After: 1\r\n"),
             Err(_) => self.plain(500, keep, is_head, ""),
         }
+    }
+
+    /// Answers which methods there are, and what scripts of other origins may request. They are the
+    /// same for all targets.
+    fn options<H>(&mut self, head: &Head<'_>, keep: bool) -> Reply<H> {
+        let mut text = self.begin(204, keep, is_old(head, keep));
+        text.push_str(self.fields.of_options());
+        text.push_str("\r\n");
+        Reply::of(204, keep).with(Payload::words(text.into_bytes()))
     }
 
     /// Answers with the result: contents, the location of a directory, or that there is nothing.

@@ -7,6 +7,8 @@
 use super::connection::{Connection, Patience};
 use super::counts::ServerReport;
 use super::fresh_contents::FreshContents;
+use super::http::own_fields::OwnFields;
+use super::http::{CacheControl, CorsOrigin, HeaderField};
 use super::layout::{Layout, LayoutKind};
 use super::payload::Payload;
 use super::protocol::ProtocolKind;
@@ -46,6 +48,12 @@ pub struct ServerOptions {
     pub hidden: bool,
     /// The symlinks that are followed.
     pub symlinks: Symlinks,
+    /// Fields of all responses over HTTP, besides those of the server itself.
+    pub headers: Vec<HeaderField>,
+    /// `Cache-Control` of responses with contents, and of 304; `None` for none.
+    pub cache_control: Option<CacheControl>,
+    /// The origin whose scripts may read responses, in browsers; `None` for none but the server's.
+    pub cors: Option<CorsOrigin>,
     /// The protocols that the server speaks.
     pub spoken: ProtocolKind,
     /// The loop.
@@ -88,6 +96,9 @@ impl ServerOptions {
             index: Some("index.html".to_owned()),
             hidden: false,
             symlinks: Symlinks::default(),
+            headers: Vec::new(),
+            cache_control: None,
+            cors: None,
             spoken: ProtocolKind::default(),
             kind: LoopKind::Epoll,
             requests: RequestsKind::default(),
@@ -401,7 +412,9 @@ impl<S: Store, F: Source> OnDriver<'_, S, F> {
             log: options.log.clone(),
         };
         let waker = driver.waker();
-        let responder = Responder::new(Arc::clone(&plan.layout));
+        let ServerOptions { headers, cache_control, cors, .. } = options;
+        let fields = OwnFields::new(headers, cache_control.as_ref(), cors.as_ref());
+        let responder = Responder::new(Arc::clone(&plan.layout), fields);
         let signal = Arc::clone(&plan.signal);
         let mut worker = Worker::<D, R, S, F>::new(driver, contents, responder, rules, signal);
         for listener in listeners {

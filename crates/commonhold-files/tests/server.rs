@@ -8,6 +8,7 @@
 //! | [`contents`], [`conditions`], [`connections`], [`people`] | the parts of the suite |
 //! | [`many`] | a thousand connections, files of a gibibyte, files that shrink while being sent |
 //! | [`fresh`] | files that change or vanish |
+//! | [`responses`] | responses that an operator has changed |
 //! | [`escape`] | paths that lead elsewhere, and files that are not regular |
 //! | [`fuzz`] | invalid requests |
 //! | [`limits`] | clients that are slow, and too many |
@@ -23,6 +24,7 @@ mod fuzz;
 mod limits;
 mod many;
 mod people;
+mod responses;
 pub mod site;
 
 use commonhold::Hold;

@@ -7,12 +7,14 @@
 //! | [`ends`] | how it begins and ends, well or by force |
 //! | [`workers`] | workers that are killed and replaced while they serve |
 //! | [`curl`], [`page`] | real clients: curl, a browser |
+//! | [`responses`] | options that change responses |
 //! | [`mistakes`] | directories that cannot be served |
 
 mod curl;
 mod ends;
 mod mistakes;
 mod page;
+mod responses;
 mod visitor;
 mod workers;
 

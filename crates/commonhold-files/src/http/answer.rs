@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub fn status_line(status: u16) -> &'static str {
     match status {
         200 => "HTTP/1.1 200 OK\r\n",
+        204 => "HTTP/1.1 204 No Content\r\n",
         206 => "HTTP/1.1 206 Partial Content\r\n",
         301 => "HTTP/1.1 301 Moved Permanently\r\n",
         304 => "HTTP/1.1 304 Not Modified\r\n",

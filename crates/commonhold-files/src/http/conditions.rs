@@ -41,7 +41,7 @@ pub(crate) fn verdict(head: &Head<'_>, is: &Validators<'_>) -> Verdict {
         (None, None) => false,
     };
     match unchanged {
-        true if head.method == Method::Other => Verdict::Failed,
+        true if !matches!(head.method, Method::Get | Method::Head) => Verdict::Failed,
         true => Verdict::NotModified,
         false => Verdict::Send,
     }

@@ -29,6 +29,8 @@ pub enum Method {
     Get,
     /// The head of the response without the contents is requested.
     Head,
+    /// The methods that the server has are requested.
+    Options,
     /// Any other method.
     Other,
 }
@@ -93,14 +95,17 @@ pub fn read(input: &[u8]) -> Result<Option<(Head<'_>, usize)>, Wrong> {
     else {
         return Err(Wrong::Malformed);
     };
+    // RFC 9112, 3.2.4: this target of OPTIONS means the server as a whole.
+    let of_server = || (method == "OPTIONS" && target == "*").then_some(Cow::Borrowed(&b"*"[..]));
     let mut head = Head {
         method: match method {
             "GET" => Method::Get,
             "HEAD" => Method::Head,
+            "OPTIONS" => Method::Options,
             _ => Method::Other,
         },
         method_name: method,
-        path: path_of(target).ok_or(Wrong::Malformed)?,
+        path: path_of(target).or_else(of_server).ok_or(Wrong::Malformed)?,
         target,
         keep: version == 1,
         closes: false,
@@ -364,6 +369,8 @@ mod tests {
         assert_eq!(path("hTTps://host/a://b").as_deref(), Some("/a://b"));
         assert_eq!((path("http:///a"), path("http:/a"), path("ftp://host/a")), (None, None, None));
         assert_eq!(path("*"), None);
+        assert!(parsed("OPTIONS * HTTP/1.0\r\n\r\n").is_ok());
+        assert_eq!(parsed("GET * HTTP/1.0\r\n\r\n").unwrap_err(), Wrong::Malformed);
     }
 
     #[test]

@@ -7,6 +7,9 @@ use super::site::{COMPRESSED, FILES, bytes};
 /// The time of the last change of all files.
 const DATE: &str = "Sun, 13 Sep 2020 12:26:40 GMT";
 
+/// The methods of the server.
+const METHODS: &str = "GET, HEAD, OPTIONS";
+
 pub fn files_are_what_they_are(stage: &Stage) {
     let mut client = Client::to(stage.address);
     // The second time from the cache, as far as they are kept.
@@ -58,12 +61,19 @@ pub fn absent_files_are_not_found(stage: &Stage) {
     assert_eq!(simple(stage.storage, b"NOTHING1"), [0]);
 }
 
-pub fn methods_are_get_and_head(stage: &Stage) {
+pub fn methods_are_get_head_and_options(stage: &Stage) {
     let mut client = Client::to(stage.address);
-    for method in ["DELETE", "OPTIONS", "TRACE", "get", "BREW"] {
+    for method in ["DELETE", "TRACE", "get", "BREW"] {
         let answer = client.ask(method, "/one.txt", "");
-        assert_eq!((answer.status, answer.field("Allow")), (405, Some("GET, HEAD")), "{method}");
+        assert_eq!((answer.status, answer.field("Allow")), (405, Some(METHODS)), "{method}");
         assert_ne!(answer.field("Connection"), Some("close"));
+    }
+    for target in ["/one.txt", "/absent", "*"] {
+        let answer = client.ask("OPTIONS", target, "Origin: https://example.org\r\n");
+        assert_eq!((answer.status, answer.field("Allow")), (204, Some(METHODS)), "{target}");
+        for field in ["Content-Length", "Access-Control-Allow-Origin"] {
+            assert_eq!(answer.field(field), None, "{}", answer.head);
+        }
     }
     assert_eq!(client.get("/one.txt").status, 200);
     // A body is not waited for, and not taken for a request.

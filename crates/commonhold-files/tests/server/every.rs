@@ -17,7 +17,7 @@ pub struct Stage {
 const SUITE: [fn(&Stage); 13] = [
     contents::files_are_what_they_are,
     contents::absent_files_are_not_found,
-    contents::methods_are_get_and_head,
+    contents::methods_are_get_head_and_options,
     contents::codings_are_sent_to_clients_that_accept_them,
     contents::directories_have_an_index,
     conditions::ranges,

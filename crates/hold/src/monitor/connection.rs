@@ -80,7 +80,7 @@ fn respond(head: &Head<'_>, received: &[u8], observer: &Observer, access: &Acces
     }
     match head.method {
         Method::Get | Method::Head => answer(&head.path, observer),
-        Method::Other => Answer::plain(405),
+        Method::Options | Method::Other => Answer::plain(405),
     }
 }
 

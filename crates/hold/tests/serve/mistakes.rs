@@ -54,6 +54,10 @@ fn a_directory_that_cannot_be_served_is_an_error_and_leaves_nothing() {
         &["serve", "public", "--listen", "nowhere"],
         &["serve", "public", "--cache-bytes", "much"],
         &["serve", "public", "--fresh", "soon"],
+        &["serve", "public", "--header", "ETag: mine"],
+        &["serve", "public", "--header", "X-A: b\nX-C: d"],
+        &["serve", "public", "--cache-control", ""],
+        &["serve", "public", "--cors", "https://example.org/"],
     ] {
         test_dir.fails(2, args);
     }

@@ -41,9 +41,9 @@ Examples:
   hold log tail files requests                          # in another terminal
   hold bench files ./public --matrix                    # the best choices for these files
 
-The server accepts two protocols at the same address. The first is HTTP/1.1: GET, HEAD, ranges,
-conditional requests, and precompressed .br and .gz versions stored next to a file. In HTTP, a
-file's id is the path of its URL without the leading slash. The second is a simple protocol: a
+The server accepts two protocols at the same address. The first is HTTP/1.1: GET, HEAD, OPTIONS,
+ranges, conditional requests, and precompressed .br and .gz versions stored next to a file. In HTTP,
+a file's id is the path of its URL without the leading slash. The second is a simple protocol: a
 client sends an id and a newline, and reads the file's bytes until the end of the stream. A single
 zero byte means that the id does not exist or that its file cannot be read.
 

@@ -6,6 +6,7 @@ use crate::monitor::Monitor;
 use crate::target::Directory;
 use commonhold::Hold;
 use commonhold::log::{LogOptions, Overflow};
+use commonhold_files::http::{CacheControl, CorsOrigin, HeaderField};
 use commonhold_files::source::Symlinks;
 use commonhold_files::store::{CacheKind, EvictionKind, caches};
 use commonhold_files::{
@@ -74,6 +75,10 @@ pub struct Args {
     admin_auth_file: Option<PathBuf>,
 
     #[command(flatten)]
+    #[command(next_help_heading = "Responses over HTTP")]
+    responses: Responses,
+
+    #[command(flatten)]
     #[command(next_help_heading = "Cache")]
     cache: Cache,
 
@@ -88,6 +93,23 @@ pub struct Args {
     /// Set by the supervisor: this is a worker
     #[arg(long, hide = true)]
     as_worker: bool,
+}
+
+#[derive(clap::Args, Debug, Clone)]
+struct Responses {
+    /// Add this field to all responses; fields that the server itself computes are refused. You can
+    /// give this option several times
+    #[arg(long, value_name = "NAME: VALUE")]
+    header: Vec<HeaderField>,
+
+    /// Cache-Control of responses with contents, for example 'public, max-age=3600'; error responses
+    /// have none
+    #[arg(long, value_name = "VALUE")]
+    cache_control: Option<CacheControl>,
+
+    /// Let scripts of this origin, such as https://example.org, read responses; '*' for all origins
+    #[arg(long, value_name = "ORIGIN")]
+    cors: Option<CorsOrigin>,
 }
 
 #[derive(clap::Args, Debug, Clone)]
@@ -225,6 +247,10 @@ impl Args {
         options.spoken = self.protocol;
         options.index = Some(self.index.clone()).filter(|name| !name.is_empty());
         options.hidden = self.hidden;
+        let Responses { header, cache_control, cors } = &self.responses;
+        options.headers.clone_from(header);
+        options.cache_control.clone_from(cache_control);
+        options.cors.clone_from(cors);
         options.symlinks = if self.follow_symlinks { Symlinks::All } else { Symlinks::Inside };
         options.patience = Patience {
             head: limits.head_timeout,
