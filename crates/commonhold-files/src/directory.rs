@@ -4,6 +4,10 @@
 //! and those that lead out, whatever is renamed meanwhile. Without it, each part of a path is
 //! opened by itself and no symlink is followed.
 //!
+//! An absolute symlink may lead to a place inside. If the kernel refuses a path, its destination is
+//! determined without opening it, and named by a path below the directory. That path is then opened
+//! as any other, so whatever is renamed meanwhile, it is a file inside that is opened.
+//!
 //! Only regular files are opened: the kind of a file is determined without opening it for reading,
 //! because opening alone has an effect on devices and FIFOs.
 
@@ -14,7 +18,7 @@ use rustix::fs::{self, AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat}
 use rustix::io::{Errno, retry_on_intr};
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
@@ -24,7 +28,7 @@ const TRIES: usize = 16;
 /// The symlinks that are followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Symlinks {
-    /// Those that stay below the directory.
+    /// Those that lead to a place below the directory.
     #[default]
     Inside,
     /// All, also those that lead out.
@@ -114,14 +118,17 @@ impl Directory {
         Ok(absent(self.resolve(path, OFlags::PATH | OFlags::DIRECTORY))?.is_some())
     }
 
-    /// Whether the path is a directory itself, and not a symlink to one. A walk through symlinks
-    /// might not end.
+    /// Device and inode of a directory, or of the one to which a symlink leads that is followed; by
+    /// these a walk notices that it is in a loop. `None` if there is no such directory.
     ///
     /// # Errors
     /// As for [`look`](Self::look).
-    pub(crate) fn is_directory_itself(&self, path: &Path) -> io::Result<bool> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
-        Ok(absent(self.resolve(path, flags))?.is_some())
+    pub(crate) fn directory_identity(&self, path: &Path) -> io::Result<Option<(u64, u64)>> {
+        let path = or_itself(path);
+        let found = absent(self.resolve(path, OFlags::PATH | OFlags::DIRECTORY))?;
+        let Some(directory) = found else { return Ok(None) };
+        let stat = stat_of(&directory)?;
+        Ok(Some((stat.st_dev, stat.st_ino)))
     }
 
     /// The names in a directory, in no order; none if there is no such directory.
@@ -129,7 +136,7 @@ impl Directory {
     /// # Errors
     /// As for [`look`](Self::look).
     pub fn names(&self, path: &Path) -> io::Result<Vec<OsString>> {
-        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let path = or_itself(path);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let Some(fd) = absent(self.resolve(path, flags))? else { return Ok(Vec::new()) };
         let mut names = Vec::new();
@@ -149,18 +156,52 @@ impl Directory {
         match self.walk {
             Walk::Anywhere => retry_on_intr(|| open_at(self.fd.as_fd(), path, flags)),
             Walk::Parts => by_parts(self.fd.as_fd(), path, flags),
-            Walk::Beneath => {
-                for _ in 0..TRIES {
-                    match beneath(&self.fd, path, flags) {
-                        // A part of the path was renamed: the kernel cannot determine where it
-                        // leads.
-                        Err(Errno::AGAIN | Errno::INTR) => {}
-                        other => return other,
-                    }
-                }
-                Err(Errno::AGAIN)
+            Walk::Beneath => match self.resolve_beneath(path, flags) {
+                Err(Errno::XDEV) => self.resolve_beneath(&self.inside(path, flags)?, flags),
+                other => other,
+            },
+        }
+    }
+
+    fn resolve_beneath(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+        for _ in 0..TRIES {
+            match beneath(&self.fd, path, flags) {
+                // A part of the path was renamed: the kernel cannot determine where it leads.
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                other => return other,
             }
         }
+        Err(Errno::AGAIN)
+    }
+
+    /// The path below the directory of the place to which a path leads through symlinks that the
+    /// kernel refuses. `XDEV` if the place is not below, or is none.
+    fn inside(&self, path: &Path, flags: OFlags) -> Result<PathBuf, Errno> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC | (flags & OFlags::NOFOLLOW);
+        let there = retry_on_intr(|| open_at(self.fd.as_fd(), path, flags)).map_err(outside)?;
+        let (there, root) = (real_path(&there)?, real_path(&self.fd)?);
+        let below = there.strip_prefix(&root).map_err(|_| Errno::XDEV)?;
+        Ok(or_itself(below).to_owned())
+    }
+}
+
+/// A path below a directory; the empty one names the directory itself.
+fn or_itself(path: &Path) -> &Path {
+    if path.as_os_str().is_empty() { Path::new(".") } else { path }
+}
+
+/// The present path of an open file.
+fn real_path(file: &OwnedFd) -> Result<PathBuf, Errno> {
+    let link = format!("/proc/self/fd/{}", file.as_raw_fd());
+    errno(fault!("files.readlink"))?;
+    Ok(OsString::from_vec(fs::readlink(link, Vec::new())?.into_bytes()).into())
+}
+
+/// Errors that would reveal something about a place outside become `XDEV`.
+fn outside(error: Errno) -> Errno {
+    match error {
+        Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::IO => error,
+        _ => Errno::XDEV,
     }
 }
 
@@ -310,6 +351,38 @@ mod tests {
         assert!(directory.open_file(Path::new("inside")).unwrap().is_none());
         let (_dir, directory) = served(Walk::Anywhere);
         assert!(directory.open_file(Path::new("out")).unwrap().is_some());
+    }
+
+    #[test]
+    fn absolute_symlinks_may_lead_inside() {
+        let (dir, directory) = served(Walk::Beneath);
+        let root = dir.path().join("root");
+        symlink(dir.path().join("root"), dir.path().join("alias")).unwrap();
+        for (name, to) in [
+            ("to-file", root.join("sub/file")),
+            ("to-directory", root.join("sub")),
+            ("by-alias", dir.path().join("alias/sub/file")),
+            ("out-and-in", PathBuf::from("../root/sub/file")),
+            ("to-link", root.join("inside")),
+        ] {
+            symlink(to, root.join(name)).unwrap();
+        }
+        symlink(&root, root.join("to-root")).unwrap();
+        for path in ["to-file", "to-directory/file", "by-alias", "out-and-in", "to-link"] {
+            assert!(directory.open_file(Path::new(path)).unwrap().is_some(), "{path}");
+        }
+        assert!(directory.open_file(Path::new("to-root/to-root/sub/file")).unwrap().is_some());
+        let itself = directory.directory_identity(Path::new("")).unwrap();
+        assert!(itself.is_some());
+        assert_eq!(directory.directory_identity(Path::new("to-root")).unwrap(), itself);
+        for path in ["to-root/out", "to-root/absolute", "to-directory/../../secret"] {
+            assert!(directory.look(Path::new(path)).unwrap().is_none(), "{path}");
+        }
+        // The directory below another name has the beginning of its path, and is not below it.
+        std::fs::create_dir(dir.path().join("root-2")).unwrap();
+        std::fs::write(dir.path().join("root-2/file"), "secret").unwrap();
+        symlink(dir.path().join("root-2/file"), root.join("similar")).unwrap();
+        assert!(directory.look(Path::new("similar")).unwrap().is_none());
     }
 
     #[test]

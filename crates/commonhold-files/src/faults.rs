@@ -25,6 +25,7 @@ pub const FAULTS: &[(&str, &[&str])] = &[
     ),
     ("files.fstat", &["EIO", "ENOMEM"]),
     ("files.fstat-open", &["EIO", "ENOMEM"]),
+    ("files.readlink", &["EACCES", "EIO", "ENOMEM"]),
     ("files.names", &["EIO", "ENOMEM"]),
     ("files.pread", &["EIO", "ENOMEM", "EINTR"]),
     ("files.pread-bytes", &["SHORT"]),

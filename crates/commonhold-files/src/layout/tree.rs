@@ -8,7 +8,10 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The greatest depth of directories that is followed; a loop of mounts ends here.
+/// Device and inode of a directory.
+type Identity = (u64, u64);
+
+/// The greatest depth of directories that is followed.
 const DEEPEST: usize = 64;
 
 /// Ids are paths below the directory, without a slash in front. An id that ends with a slash, or is
@@ -34,9 +37,16 @@ impl Tree {
         &self,
         directory: &Directory,
         path: &Path,
-        depth: usize,
+        above: &mut Vec<Identity>,
         each: &mut dyn FnMut(&[u8], &Path) -> io::Result<()>,
     ) -> io::Result<()> {
+        // A symlink to a directory above it is a loop.
+        let identity = directory.directory_identity(path)?;
+        let Some(identity) = identity.filter(|identity| !above.contains(identity)) else {
+            return Ok(());
+        };
+        let depth = above.len();
+        above.push(identity);
         let mut names = directory.names(path)?;
         names.retain(|name| self.hidden || !is_hidden(depth, name.as_bytes()));
         names.sort();
@@ -44,12 +54,11 @@ impl Tree {
             let path = path.join(&name);
             match directory.look(&path)? {
                 Some(_) => each(path.as_os_str().as_bytes(), &path)?,
-                None if depth < DEEPEST && directory.is_directory_itself(&path)? => {
-                    self.walk(directory, &path, depth + 1, each)?;
-                }
+                None if depth < DEEPEST => self.walk(directory, &path, above, each)?,
                 None => {}
             }
         }
+        above.pop();
         Ok(())
     }
 }
@@ -96,7 +105,7 @@ impl Layout for Tree {
         directory: &Directory,
         each: &mut dyn FnMut(&[u8], &Path) -> io::Result<()>,
     ) -> io::Result<()> {
-        self.walk(directory, Path::new(""), 0, each)
+        self.walk(directory, Path::new(""), &mut Vec::new(), each)
     }
 }
 

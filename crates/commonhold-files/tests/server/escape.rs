@@ -12,6 +12,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -129,13 +130,82 @@ fn no_path_leads_out() {
         // Links that stay below are followed, by servers that see links.
         assert_eq!(get(served.address, "/inside").body, b"fine below");
         let up = get(served.address, "/sub/up");
-        // A database has no files of a linked directory.
+        // The link makes a loop, which ends an import.
         let wanted = match choices.is_database() {
             true => (404, None),
             false => (301, Some("/sub/up/")),
         };
         assert_eq!((up.status, up.field("Location")), wanted);
         assert_eq!(get(served.address, "/directory").status, 404);
+        served.finish();
+    }
+}
+
+#[test]
+fn links_that_lead_inside_are_followed() {
+    for choices in Choices::some() {
+        let _naming = Naming::new(choices);
+        let temptation = Temptation::new();
+        let root = temptation.root();
+        symlink(root.join("sub/fine.txt"), root.join("by-root")).unwrap();
+        symlink(root.join("sub"), root.join("directory-by-root")).unwrap();
+        symlink("sub", root.join("directory-inside")).unwrap();
+        symlink("../root/sub", root.join("out-and-in")).unwrap();
+        symlink(temptation.test_dir.path("sibling"), root.join("directory-out")).unwrap();
+        put(&root, b"sub/index.html", b"index", 0);
+        let served = temptation.served(choices, |_| ());
+        assert_eq!(get(served.address, "/by-root").body, b"fine below");
+        for way in ["directory-by-root", "directory-inside", "out-and-in"] {
+            let file = format!("/{way}/fine.txt");
+            assert_eq!(get(served.address, &file).body, b"fine below", "{way}");
+            assert_eq!(get(served.address, &format!("/{way}/")).body, b"index", "{way}");
+            let answer = get(served.address, &format!("/{way}"));
+            let to = format!("/{way}/");
+            assert_eq!((answer.status, answer.field("Location")), (301, Some(&*to)));
+            let id = format!("{way}/fine.txt\n");
+            assert_eq!(simple(served.address, id.as_bytes()), b"fine below", "{way}");
+        }
+        for way in ["directory-out/secret.txt", "directory-out/", "directory-out"] {
+            assert_eq!(get(served.address, &format!("/{way}")).status, 404, "{way}");
+        }
+        served.finish();
+    }
+}
+
+/// A link changes its destination between the moments in which the server looks at it.
+#[test]
+fn a_link_that_changes_all_the_time_never_leads_out() {
+    for choices in Choices::of_directories() {
+        let _naming = Naming::new(choices);
+        let temptation = Temptation::new();
+        let (root, secret) = (temptation.root(), temptation.test_dir.path("secret.txt"));
+        let served = temptation.served(choices, |options| options.fresh = Duration::ZERO);
+        let is_over = AtomicBool::new(false);
+        let (next, link) = (root.join("next"), root.join("changing"));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let places = [root.join("sub/fine.txt"), secret.clone()];
+                for to in places.iter().cycle() {
+                    symlink(to, &next).unwrap();
+                    fs::rename(&next, &link).unwrap();
+                    if is_over.load(Ordering::Relaxed) {
+                        break;
+                    }
+                }
+            });
+            let mut client = Client::to(served.address);
+            let mut seen = [0; 2];
+            for _ in 0..4000 {
+                let answer = client.get("/changing");
+                match answer.status {
+                    200 => assert_eq!(answer.body, b"fine below"),
+                    status => assert_eq!(status, 404, "{}", answer.head),
+                }
+                seen[usize::from(answer.status == 200)] += 1;
+            }
+            is_over.store(true, Ordering::Relaxed);
+            assert!(seen.iter().all(|&count| count > 0), "{seen:?}");
+        });
         served.finish();
     }
 }

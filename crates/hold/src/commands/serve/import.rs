@@ -20,8 +20,9 @@ Examples:
 
 The file appears under its name only when the database is complete. A server that uses an older
 database then switches to the new one. The command imports regular files, with their .br and .gz
-versions. It follows symlinks only if they stay below DIR. Without --hidden, it skips names that
-begin with a dot, except DIR/.well-known.
+versions. It follows symlinks to files and directories only if they lead to a place below DIR, and
+not if they lead to a directory that contains them. Without --hidden, it skips names that begin
+with a dot, except DIR/.well-known.
 
 Exit codes:
   0     the database is complete
