@@ -3,9 +3,9 @@
 
 use super::connection::Connection;
 use super::http::head::Head;
+use super::peers::address_of;
 use commonhold::log::{Log, LogLevel};
 use std::fmt::Write as _;
-use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 /// Records an answer in the log.
@@ -46,10 +46,8 @@ pub(crate) fn escaped(bytes: &[u8]) -> String {
 }
 
 /// The peer's address.
-pub(crate) fn peer_of(socket: &OwnedFd) -> String {
-    let address = rustix::net::getpeername(socket).ok().flatten();
-    let address = address.and_then(|any| std::net::SocketAddr::try_from(any).ok());
-    address.map_or("-".into(), |address| address.ip().to_string())
+pub(crate) fn peer_of(socket: &std::os::fd::OwnedFd) -> String {
+    address_of(socket).map_or("-".into(), |address| address.to_string())
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The state of one connection.
 
 use super::payload::Payload;
+use super::peers::Admission;
 use super::reply::{Piece, Reply};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -71,6 +72,8 @@ pub(crate) struct Connection<H> {
     pub(crate) deadline: Instant,
     pieces: VecDeque<Piece<H>>,
     pub(crate) answer: Answer,
+    /// Counts the connection, if its address has a limit.
+    pub(crate) admission: Option<Admission>,
     /// For the log: the peer and its request. Empty if there is no log.
     pub(crate) peer: String,
     pub(crate) asked: String,
@@ -98,9 +101,15 @@ impl<H> Connection<H> {
             deadline: now + patience.head,
             pieces: VecDeque::new(),
             answer: Answer { began: now, status: 0, keep: false, bytes: 0 },
+            admission: None,
             peer: String::new(),
             asked: String::new(),
         }
+    }
+
+    /// Whether its address has too many connections: it gets one answer, an error.
+    pub(crate) fn is_excess(&self) -> bool {
+        self.admission.as_ref().is_some_and(|admission| admission.is_excess)
     }
 
     /// The received bytes that are not processed.

@@ -43,6 +43,7 @@
 //! | `protocol`, `http` | the requests of a client |
 //! | `reply`, `payload` | the answers, and their form for the driver |
 //! | [`requests`], `connection` | the state of each connection |
+//! | `peers` | the connections of each address |
 //! | `worker` | one serving thread; `server`: all of them |
 //! | `access_log` | the lines about requests |
 //! | `counts` | their statistics |
@@ -61,6 +62,7 @@ pub mod http;
 pub mod layout;
 mod packed;
 mod payload;
+mod peers;
 mod protocol;
 mod reply;
 pub mod requests;
@@ -75,6 +77,7 @@ pub use counts::{Counts, ServerReport};
 pub use freshness_checks::{MOST_AT_HAND, MOST_OPEN};
 pub use layout::LayoutKind;
 pub use payload::Contents;
+pub use peers::Notice;
 pub use protocol::ProtocolKind;
 pub use requests::RequestsKind;
 pub use server::{Server, ServerOptions, worth_keeping};

@@ -23,6 +23,7 @@ use std::time::{Instant, SystemTime};
 const UNKNOWN: [u8; 1] = [0];
 /// The number of bytes of a file that are read at once, where the kernel cannot send from it.
 const AT_ONCE: usize = 256 << 10;
+const RETRY: &str = "Retry-After: 1\r\n";
 const CLOSE: &str = "Connection: close\r\n";
 const KEEP: &str = "Connection: keep-alive\r\n";
 
@@ -121,6 +122,11 @@ impl Responder {
         self.plain(408, false, false, "")
     }
 
+    /// The answer to a peer with too many connections.
+    pub(crate) fn too_many<H>(&mut self, is_head: bool) -> Reply<H> {
+        self.plain(503, false, is_head, RETRY)
+    }
+
     /// Answers a request of HTTP.
     pub(crate) fn http<S: Store, F: Source>(
         &mut self,
@@ -141,7 +147,7 @@ impl Responder {
                 self.plain(403, keep, is_head, "")
             }
             // Descriptors have run out: others will be free soon.
-            Err(error) if is_busy(&error) => self.plain(503, keep, is_head, "Retry-After: 1\r\n"),
+            Err(error) if is_busy(&error) => self.plain(503, keep, is_head, RETRY),
             Err(_) => self.plain(500, keep, is_head, ""),
         }
     }

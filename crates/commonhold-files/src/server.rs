@@ -11,6 +11,7 @@ use super::http::own_fields::OwnFields;
 use super::http::{CacheControl, CorsOrigin, HeaderField};
 use super::layout::{Layout, LayoutKind};
 use super::payload::Payload;
+use super::peers::{Notice, Peers};
 use super::protocol::ProtocolKind;
 use super::reply::Responder;
 use super::requests::{Hashbrown, Requests, RequestsKind, Slab, Std};
@@ -76,6 +77,11 @@ pub struct ServerOptions {
     pub patience: Patience,
     /// The most connections of one thread.
     pub most_connections: usize,
+    /// The most connections of one address, over all threads; `None` for no limit. Of IPv6, all
+    /// addresses of a network of 64 bits count as one.
+    pub per_address: Option<u32>,
+    /// Takes lines for the operator, such as that an address has too many connections.
+    pub notice: Option<Notice>,
     /// The number of serving threads.
     pub threads: usize,
     /// The hold of [`CacheKind::Hold`], of reports and of the log.
@@ -110,6 +116,8 @@ impl ServerOptions {
             fresh: Duration::from_secs(1),
             patience: Patience::default(),
             most_connections: 10_000,
+            per_address: None,
+            notice: None,
             threads: 1,
             hold: None,
             log: None,
@@ -155,6 +163,7 @@ struct Plan {
     layout: Arc<dyn Layout>,
     directory: Option<Arc<Directory>>,
     signal: Arc<Signal>,
+    peers: Option<Arc<Peers>>,
 }
 
 impl Server {
@@ -180,7 +189,9 @@ impl Server {
         let (cache, eviction, bytes) = (options.cache, options.eviction, options.cache_bytes);
         let hold = options.hold.clone();
         let signal = Arc::default();
-        let plan = Arc::new(Plan { options, layout, directory, signal });
+        let notice = options.notice.clone();
+        let peers = options.per_address.map(|most| Peers::new(most.max(1), notice));
+        let plan = Arc::new(Plan { options, layout, directory, signal, peers });
         let begin = Begin { plan: Arc::clone(&plan), listeners };
         let map = caches::name_of(eviction, bytes);
         let begun = choose_store(cache, eviction, bytes, hold.as_ref(), &map, begin)?;
@@ -409,6 +420,7 @@ impl<S: Store, F: Source> OnDriver<'_, S, F> {
             spoken: options.spoken,
             patience: options.patience.limited(),
             most_connections: options.most_connections.max(1),
+            peers: plan.peers.clone(),
             log: options.log.clone(),
         };
         let waker = driver.waker();

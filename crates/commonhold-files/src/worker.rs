@@ -12,12 +12,15 @@
 //! peer gets the end of the stream, and its further bytes are read and discarded until it closes.
 //! Closing at once would make the system discard bytes that the peer has not read yet.
 
+mod deadlines;
+
 use super::access_log::{escaped, first_line, line_of, peer_of, print};
 use super::connection::{Connection, Made, Patience, Phase};
 use super::counts::{Counts, Latency, ServerReport};
 use super::fresh_contents::{FreshContents, Origin};
-use super::http::head;
+use super::http::head::{self, Method};
 use super::payload::Payload;
+use super::peers::{Admission, EXCESS_PATIENCE, Peers, address_of};
 use super::protocol::{Beginning, ProtocolKind, begin};
 use super::reply::{Piece, Reply, Responder, next};
 use super::requests::Requests;
@@ -77,6 +80,8 @@ pub(crate) struct Rules {
     pub(crate) patience: Patience,
     /// The most connections; further ones wait to be accepted.
     pub(crate) most_connections: usize,
+    /// The limit of connections from one address.
+    pub(crate) peers: Option<Arc<Peers>>,
     /// The log of requests.
     pub(crate) log: Option<Log>,
 }
@@ -220,10 +225,15 @@ where
             Some(_) => peer_of(&socket),
             None => String::new(),
         };
+        let Some(admission) = self.admission(&socket) else { return self.refuse(socket) };
         let Ok(id) = self.driver.add(socket) else { return };
         self.counts.accepted += 1;
         let mut connection = Connection::new(self.responder.now, &self.rules.patience);
         connection.peer = peer;
+        if admission.as_ref().is_some_and(|admission| admission.is_excess) {
+            connection.deadline = connection.deadline.min(self.responder.now + EXCESS_PATIENCE);
+        }
+        connection.admission = admission;
         if self.responder.closing {
             connection.deadline = self.responder.now + LAST_MOMENT;
         }
@@ -234,71 +244,26 @@ where
         }
     }
 
+    /// The admission of a connection, if there is a limit for its address; `None` if it has to end
+    /// at once.
+    fn admission(&self, socket: &OwnedFd) -> Option<Option<Admission>> {
+        let Some(peers) = &self.rules.peers else { return Some(None) };
+        let Some(address) = address_of(socket) else { return Some(None) };
+        peers.admit(address, self.responder.now).map(Some)
+    }
+
+    /// Ends a connection at once, by a reset: a mere end could be that of an empty file.
+    #[cold]
+    fn refuse(&mut self, socket: OwnedFd) {
+        self.counts.accepted += 1;
+        self.counts.refused += 1;
+        // It can only fail because the peer has left.
+        let _ = set_socket_linger(&socket, Some(Duration::ZERO));
+    }
+
     fn pause(&mut self) {
         self.accepting = false;
         self.listeners.iter().for_each(|&listener| self.driver.pause(listener));
-    }
-
-    /// Takes no new connections, and soon ends those without a request. Not at once: their requests
-    /// may not have been received yet, above all those of connections that were accepted just now,
-    /// or are being accepted.
-    fn drain(&mut self) {
-        self.responder.closing = true;
-        self.listeners.iter().for_each(|&listener| self.driver.shut(listener));
-        // Accepting listeners report their end.
-        if !self.accepting {
-            self.listeners.clear();
-        }
-        let end = self.responder.now + LAST_MOMENT;
-        self.connections.each(|_, connection| {
-            if connection.phase == Phase::Idle {
-                connection.deadline = connection.deadline.min(end);
-            }
-        });
-    }
-
-    fn tick(&mut self) {
-        let now = self.responder.now;
-        self.contents.tidy(now);
-        let mut late = Vec::new();
-        self.connections.each(|socket, connection| {
-            if connection.deadline <= now {
-                late.push((socket, connection.phase, connection.is_http));
-            }
-        });
-        for (socket, phase, is_http) in late {
-            match phase {
-                Phase::Receiving if is_http => self.give_up(socket),
-                _ => {
-                    self.counts.timed_out += u64::from(phase != Phase::Idle);
-                    self.close(socket);
-                }
-            }
-        }
-        self.make_room();
-        self.accept_again();
-    }
-
-    /// If there is no room for new connections, closes those that have been idle the longest.
-    /// Connections that have not sent a request yet stay: the time limit for a head applies to
-    /// them.
-    fn make_room(&mut self) {
-        if self.responder.closing || self.connections.count() < self.rules.most_connections {
-            return;
-        }
-        let patience = &self.rules.patience;
-        let latest = self.responder.now + (patience.idle - patience.idle_if_full);
-        let mut idle = Vec::new();
-        self.connections.each(|socket, connection| {
-            let was_answered = connection.answer.status != 0 && connection.phase == Phase::Idle;
-            if was_answered && connection.deadline <= latest {
-                idle.push((connection.deadline, socket));
-            }
-        });
-        idle.sort_unstable();
-        for (_, socket) in idle.into_iter().take(self.rules.most_connections.div_ceil(FRACTION)) {
-            self.close(socket);
-        }
     }
 
     /// Accepts again, if accepting had stopped for lack of room, and there is room.
@@ -308,17 +273,6 @@ where
             self.accepting = true;
             self.listeners.iter().for_each(|&listener| self.driver.accept(listener));
         }
-    }
-
-    /// Answers that the request took too long. Bytes of it that are being received are discarded.
-    fn give_up(&mut self, socket: SocketId) {
-        self.counts.timed_out += 1;
-        // The driver may still have the received bytes, so none of them appear in the log.
-        if let Some(connection) = self.connections.get(socket) {
-            connection.asked = log_of(self.rules.log.is_some(), || "-".into());
-        }
-        let reply = self.responder.give_up();
-        self.answer(socket, reply);
     }
 
     fn close(&mut self, socket: SocketId) {
@@ -339,7 +293,9 @@ where
             Phase::Idle | Phase::Receiving => {
                 if connection.phase == Phase::Idle && !buffer.is_empty() {
                     connection.phase = Phase::Receiving;
-                    connection.deadline = self.responder.now + self.rules.patience.head;
+                    if !connection.is_excess() {
+                        connection.deadline = self.responder.now + self.rules.patience.head;
+                    }
                 }
                 connection.input = buffer;
                 self.advance(socket);
@@ -378,6 +334,10 @@ where
         let has_log = rules.log.is_some();
         let (reply, len) = match beginning {
             Beginning::Unknown => return self.receive(socket),
+            Beginning::Simple(_) if connection.is_excess() => {
+                self.counts.refused += 1;
+                return self.reset(socket);
+            }
             Beginning::Simple(id) => {
                 let asked = log_of(has_log, || escaped(&input[id.clone()]));
                 let reply = responder.simple(contents, &input[id.clone()]);
@@ -387,7 +347,10 @@ where
             Beginning::Http => match head::read(input) {
                 Ok(Some((head, len))) => {
                     let asked = log_of(has_log, || line_of(&head));
-                    let reply = responder.http(contents, &head);
+                    let reply = match connection.is_excess() {
+                        false => responder.http(contents, &head),
+                        true => responder.too_many(head.method == Method::Head),
+                    };
                     (connection.is_http, connection.asked) = (true, asked);
                     (reply, len)
                 }

@@ -2,10 +2,10 @@
 
 use commonhold_testing::support::process::PATIENCE;
 use rustix::net::sockopt::{set_socket_linger, set_socket_recv_buffer_size};
-use rustix::net::{AddressFamily, SocketType, connect, socket};
+use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
 /// A connection.
@@ -73,6 +73,14 @@ impl Client {
     pub fn narrow(address: SocketAddr) -> Client {
         let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
         set_socket_recv_buffer_size(&socket, 16 << 10).unwrap();
+        connect(&socket, &address).unwrap();
+        Client::of(socket.into(), address)
+    }
+
+    /// One with an address of its own.
+    pub fn from(own: IpAddr, address: SocketAddr) -> Client {
+        let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        bind(&socket, &SocketAddr::new(own, 0)).unwrap();
         connect(&socket, &address).unwrap();
         Client::of(socket.into(), address)
     }

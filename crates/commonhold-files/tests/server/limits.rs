@@ -7,6 +7,7 @@ use super::{Choices, Naming, Served};
 use commonhold_files::Patience;
 use commonhold_testing::alone::alone;
 use commonhold_testing::support::process::until;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -142,6 +143,57 @@ fn one_too_many_waits() {
             }
         }
         assert_eq!(get(served.address, "/one.txt").status, 200);
+        served.finish();
+    }
+}
+
+#[test]
+fn an_address_has_so_many_connections_and_no_more() {
+    let site = Site::new();
+    for choices in Choices::some() {
+        let _naming = Naming::new(choices);
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let ear = Arc::clone(&said);
+        let served = Served::new(choices, &site.place(choices.is_database()), |options| {
+            options.per_address = Some(2);
+            options.notice = Some(Arc::new(move |text| ear.lock().unwrap().push(text.to_owned())));
+        });
+        let address = served.address;
+        let mut two = [Client::to(address), Client::to(address)];
+        two.iter_mut().for_each(|client| assert_eq!(client.get("/one.txt").status, 200));
+        assert!(said.lock().unwrap().is_empty());
+        // A byte at a time, so that it is not refused before the request.
+        let mut third = Client::to(address);
+        for byte in request("GET", "/ten.txt", "").as_bytes() {
+            third.say([*byte]);
+        }
+        let answer = third.answer(false);
+        assert_eq!((answer.status, answer.field("Retry-After")), (503, Some("1")));
+        assert_eq!(answer.field("Connection"), Some("close"));
+        third.is_over();
+        drop(third);
+        let mut simple = Client::to(address);
+        simple.say("ten.txt\n");
+        assert_eq!(simple.rest_of_reset(), b"");
+        // One that sends nothing leaves soon, and one beyond those that get an answer at once.
+        let mut silent: Vec<_> = (0..3).map(|_| Client::to(address)).collect();
+        silent.iter_mut().for_each(|client| assert_eq!(client.rest(), b""));
+        // Another address has connections of its own.
+        let mut other = Client::from([127, 0, 0, 2].into(), address);
+        assert_eq!(other.get("/ten.txt").body, bytes(b"ten.txt", 10));
+        two.iter_mut().for_each(|client| assert_eq!(client.get("/one.txt").status, 200));
+        let [first, second] = two;
+        first.reset();
+        drop(second);
+        until("there is room again", || {
+            let mut client = Client::to(address);
+            let is_said = client.try_say(request("GET", "/one.txt", "").as_bytes());
+            is_said && client.head().is_some_and(|answer| answer.status == 200)
+        });
+        let said = said.lock().unwrap();
+        let [line] = &said[..] else { panic!("{said:?}") };
+        assert!(line.starts_with("127.0.0.1 already has 2 connections"), "{line}");
+        drop(said);
         served.finish();
     }
 }

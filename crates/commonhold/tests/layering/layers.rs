@@ -75,6 +75,7 @@ const FILES: Ranks = &[
     ("stamp", 0),
     ("directory", 10),
     ("payload", 10),
+    ("peers", 10),
     ("layout", 20),
     ("http", 20),
     ("source", 30),

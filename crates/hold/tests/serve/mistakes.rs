@@ -58,6 +58,7 @@ fn a_directory_that_cannot_be_served_is_an_error_and_leaves_nothing() {
         &["serve", "public", "--header", "X-A: b\nX-C: d"],
         &["serve", "public", "--cache-control", ""],
         &["serve", "public", "--cors", "https://example.org/"],
+        &["serve", "public", "--per-address", "0"],
     ] {
         test_dir.fails(2, args);
     }

@@ -1,7 +1,7 @@
 //! Options that change responses.
 
-use super::visitor::{answer, ask, connect, get};
-use super::{Serving, site};
+use super::visitor::{answer, ask, connect, get, try_get};
+use super::{Serving, site, until};
 
 #[test]
 fn workers_add_the_fields_of_the_command_line() {
@@ -18,5 +18,21 @@ fn workers_add_the_fields_of_the_command_line() {
     let mut kept = connect(serving.port).expect("it listens");
     ask(&mut kept, "/3.txt", "").expect("it listens");
     assert!(answer(&mut kept).expect("an answer").head.contains(cache));
+    serving.stop();
+}
+
+#[test]
+fn an_address_has_at_most_its_connections() {
+    let test_dir = site();
+    let options = ["--workers", "1", "--per-address", "1"];
+    let serving = Serving::start(&test_dir, "public", &options);
+    let mut first = connect(serving.port).expect("it listens");
+    ask(&mut first, "/3.txt", "").expect("it listens");
+    assert_eq!(answer(&mut first).expect("an answer").status, 200);
+    assert_eq!(get(serving.port, "/3.txt").status, 503);
+    drop(first);
+    until("there is room again", || {
+        try_get(serving.port, "/3.txt").is_ok_and(|answer| answer.status == 200)
+    });
     serving.stop();
 }

@@ -138,6 +138,11 @@ struct Limits {
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     max_connections: u32,
 
+    /// Maximum number of connections from one address per worker; a request on a further connection
+    /// gets a 503 response [default: no limit]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    per_address: Option<u32>,
+
     /// Maximum time for a client to send a request's head
     #[arg(long, value_name = "TIME", value_parser = sizes::wait, default_value = "10s")]
     head_timeout: Duration,
@@ -258,6 +263,7 @@ impl Args {
             send: limits.send_timeout,
             ..Patience::default()
         };
+        options.per_address = limits.per_address;
         options.cache_bytes = cache.cache_bytes;
         options.fresh = cache.fresh;
         options.kind = choices.kind;

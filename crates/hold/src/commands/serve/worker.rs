@@ -10,6 +10,7 @@ use commonhold_terminal::failure::{Failure, Result, note};
 use commonhold_terminal::interrupt::Interrupt;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How often it checks whether to end, besides wake-ups.
@@ -27,6 +28,7 @@ pub fn run(args: &Args, directory: &Directory) -> Result<ExitCode> {
     let hold = args.open_hold(directory)?;
     let mut options = args.server(&hold, listens)?;
     options.most_connections = connections::allow(args.max_connections()) as usize;
+    options.notice = Some(Arc::new(|text| note(&format!("hold serve: {text}"))));
     let server = Server::start(options, &sockets)?;
     drop(sockets);
     if let Some(why) = &server.chosen().instead {
