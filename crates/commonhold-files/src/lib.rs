@@ -41,6 +41,7 @@
 //! | `fresh_contents` | both together: cached contents while they are fresh, or the source |
 //! | `freshness_checks` | a worker's memory of files |
 //! | `protocol`, `http` | the requests of a client |
+//! | `pages` | files that stand in for others |
 //! | `reply`, `payload` | the answers, and their form for the driver |
 //! | [`requests`], `connection` | the state of each connection |
 //! | `peers` | the connections of each address |
@@ -61,6 +62,7 @@ mod freshness_checks;
 pub mod http;
 pub mod layout;
 mod packed;
+mod pages;
 mod payload;
 mod peers;
 mod protocol;
@@ -76,6 +78,7 @@ pub use connection::Patience;
 pub use counts::{Counts, ServerReport};
 pub use freshness_checks::{MOST_AT_HAND, MOST_OPEN};
 pub use layout::LayoutKind;
+pub use pages::ErrorPage;
 pub use payload::Contents;
 pub use peers::Notice;
 pub use protocol::ProtocolKind;

@@ -1,14 +1,17 @@
 //! From a request to its answer.
 
+mod missing;
+
 use super::fresh_contents::{FreshContents, Origin, Stock};
 use super::freshness_checks::{OpenFile, Seen};
 use super::http::answer::{Dates, Lines, status_line};
 use super::http::conditions::{Verdict, range_holds, verdict};
-use super::http::head::{Head, Method, Wrong, without_host};
+use super::http::head::{Head, Method, Wrong};
 use super::http::own_fields::{OwnFields, allow};
 use super::http::range::{Part, part};
 use super::layout::Layout;
 use super::packed::Packed;
+use super::pages::Pages;
 use super::payload::{Contents, Payload};
 use super::source::{Coding, Source};
 use super::store::Store;
@@ -63,6 +66,7 @@ impl<H> Reply<H> {
 pub(crate) struct Responder {
     pub(crate) layout: Arc<dyn Layout>,
     fields: OwnFields,
+    pages: Pages,
     dates: Dates,
     /// The time of the events that are being processed.
     pub(crate) now: Instant,
@@ -72,9 +76,9 @@ pub(crate) struct Responder {
 }
 
 impl Responder {
-    pub(crate) fn new(layout: Arc<dyn Layout>, fields: OwnFields) -> Responder {
+    pub(crate) fn new(layout: Arc<dyn Layout>, fields: OwnFields, pages: Pages) -> Responder {
         let (dates, now, wall) = (Dates::default(), Instant::now(), SystemTime::now());
-        Responder { layout, fields, dates, now, wall, closing: false }
+        Responder { layout, fields, pages, dates, now, wall, closing: false }
     }
 
     /// The head up to the lines of the contents.
@@ -135,7 +139,6 @@ impl Responder {
     ) -> Reply<F::Handle> {
         // A body would have to be received first; no file that is served here takes one.
         let keep = head.keep && head.body == Some(0) && !self.closing;
-        let is_head = head.method == Method::Head;
         match head.method {
             Method::Get | Method::Head => {}
             Method::Options => return self.options(head, keep),
@@ -144,11 +147,11 @@ impl Responder {
         match self.found(contents, head, keep) {
             Ok(reply) => reply,
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                self.plain(403, keep, is_head, "")
+                self.error(contents, head, keep, 403, "")
             }
             // Descriptors have run out: others will be free soon.
-            Err(error) if is_busy(&error) => self.plain(503, keep, is_head, RETRY),
-            Err(_) => self.plain(500, keep, is_head, ""),
+            Err(error) if is_busy(&error) => self.error(contents, head, keep, 503, RETRY),
+            Err(_) => self.error(contents, head, keep, 500, ""),
         }
     }
 
@@ -161,43 +164,6 @@ impl Responder {
         Reply::of(204, keep).with(Payload::words(text.into_bytes()))
     }
 
-    /// Answers with the result: contents, the location of a directory, or that there is nothing.
-    fn found<S: Store, F: Source>(
-        &mut self,
-        contents: &mut FreshContents<S, F>,
-        head: &Head<'_>,
-        keep: bool,
-    ) -> io::Result<Reply<F::Handle>> {
-        let is_head = head.method == Method::Head;
-        if let Some(reply) = self.contents(contents, head, keep)? {
-            return Ok(reply);
-        }
-        Ok(match self.location(contents, head)? {
-            Some(location) => self.plain(301, keep, is_head, &location),
-            None => self.plain(404, keep, is_head, ""),
-        })
-    }
-
-    /// The location of a directory that was requested without the slash at the end.
-    fn location<S: Store, F: Source>(
-        &self,
-        contents: &FreshContents<S, F>,
-        head: &Head<'_>,
-    ) -> io::Result<Option<String>> {
-        let Some(id) = self.layout.id(&head.path) else { return Ok(None) };
-        let has_index = self.layout.id(&[&head.path[..], b"/"].concat()).is_some();
-        if head.path.ends_with(b"/") || !has_index || !contents.source().is_directory(&id)? {
-            return Ok(None);
-        }
-        let target = without_host(head.target).unwrap_or_default();
-        let (path, query) = match target.find('?') {
-            Some(at) => target.split_at(at),
-            None => (target, ""),
-        };
-        let path = path.split('#').next().unwrap_or_default();
-        Ok(Some(format!("Location: {path}/{query}\r\n")))
-    }
-
     fn contents<S: Store, F: Source>(
         &mut self,
         contents: &mut FreshContents<S, F>,
@@ -205,8 +171,18 @@ impl Responder {
         keep: bool,
     ) -> io::Result<Option<Reply<F::Handle>>> {
         let Some(id) = self.layout.id(&head.path) else { return Ok(None) };
+        self.contents_of(contents, &id, head, keep)
+    }
+
+    fn contents_of<S: Store, F: Source>(
+        &mut self,
+        contents: &mut FreshContents<S, F>,
+        id: &[u8],
+        head: &Head<'_>,
+        keep: bool,
+    ) -> io::Result<Option<Reply<F::Handle>>> {
         let choose = |seen: &Seen| seen.coding(|coding| head.accepts(coding));
-        let Some((stock, origin)) = contents.find(&id, self.now, choose)? else { return Ok(None) };
+        let Some((stock, origin)) = contents.find(id, self.now, choose)? else { return Ok(None) };
         let mut reply = match stock {
             Stock::Packed(contents) => self.packed(head, keep, contents),
             Stock::Open(file) => self.open(head, keep, &file, contents.source())?,

@@ -10,6 +10,7 @@ use super::fresh_contents::FreshContents;
 use super::http::own_fields::OwnFields;
 use super::http::{CacheControl, CorsOrigin, HeaderField};
 use super::layout::{Layout, LayoutKind};
+use super::pages::{ErrorPage, Pages};
 use super::payload::Payload;
 use super::peers::{Notice, Peers};
 use super::protocol::ProtocolKind;
@@ -55,6 +56,11 @@ pub struct ServerOptions {
     pub cache_control: Option<CacheControl>,
     /// The origin whose scripts may read responses, in browsers; `None` for none but the server's.
     pub cors: Option<CorsOrigin>,
+    /// The pages of errors over HTTP.
+    pub error_pages: Vec<ErrorPage>,
+    /// The id of the file for paths over HTTP that name nothing and have no extension: the page of
+    /// an application that has paths of its own. `None` for none.
+    pub fallback: Option<String>,
     /// The protocols that the server speaks.
     pub spoken: ProtocolKind,
     /// The loop.
@@ -105,6 +111,8 @@ impl ServerOptions {
             headers: Vec::new(),
             cache_control: None,
             cors: None,
+            error_pages: Vec::new(),
+            fallback: None,
             spoken: ProtocolKind::default(),
             kind: LoopKind::Epoll,
             requests: RequestsKind::default(),
@@ -164,14 +172,15 @@ struct Plan {
     directory: Option<Arc<Directory>>,
     signal: Arc<Signal>,
     peers: Option<Arc<Peers>>,
+    pages: Pages,
 }
 
 impl Server {
     /// Serves on listening sockets.
     ///
     /// # Errors
-    /// `NotFound`, `Permission`, `Invalid`, `Io` of the directory or the database; those of a
-    /// hold's map; `Io` if threads or descriptors have run out.
+    /// `NotFound`, `Permission`, `Invalid`, `Io` of the directory or the database; `Invalid` if a
+    /// page cannot be an id; those of a hold's map; `Io` if threads or descriptors have run out.
     pub fn start(options: ServerOptions, listeners: &[OwnedFd]) -> Result<Server> {
         let place = options.place.clone();
         let layout: Arc<dyn Layout> =
@@ -189,9 +198,10 @@ impl Server {
         let (cache, eviction, bytes) = (options.cache, options.eviction, options.cache_bytes);
         let hold = options.hold.clone();
         let signal = Arc::default();
+        let pages = Pages::new(&*layout, &options.error_pages, options.fallback.as_deref())?;
         let notice = options.notice.clone();
         let peers = options.per_address.map(|most| Peers::new(most.max(1), notice));
-        let plan = Arc::new(Plan { options, layout, directory, signal, peers });
+        let plan = Arc::new(Plan { options, layout, directory, signal, peers, pages });
         let begin = Begin { plan: Arc::clone(&plan), listeners };
         let map = caches::name_of(eviction, bytes);
         let begun = choose_store(cache, eviction, bytes, hold.as_ref(), &map, begin)?;
@@ -426,7 +436,7 @@ impl<S: Store, F: Source> OnDriver<'_, S, F> {
         let waker = driver.waker();
         let ServerOptions { headers, cache_control, cors, .. } = options;
         let fields = OwnFields::new(headers, cache_control.as_ref(), cors.as_ref());
-        let responder = Responder::new(Arc::clone(&plan.layout), fields);
+        let responder = Responder::new(Arc::clone(&plan.layout), fields, plan.pages.clone());
         let signal = Arc::clone(&plan.signal);
         let mut worker = Worker::<D, R, S, F>::new(driver, contents, responder, rules, signal);
         for listener in listeners {

@@ -135,6 +135,13 @@ impl<'a> Lines<'a> {
         &self.0[self.line(0).len() + self.line(1).len()..]
     }
 
+    /// The lines of contents that are not those of the request: without the tag, the date, and the
+    /// offer of ranges.
+    pub(crate) fn without_validators(&self) -> String {
+        let lines = self.0.split_inclusive("\r\n").enumerate();
+        lines.filter_map(|(number, line)| (!(2..5).contains(&number)).then_some(line)).collect()
+    }
+
     pub(crate) fn validators(&self, modified: SystemTime) -> Validators<'_> {
         Validators { etag: self.etag().as_bytes(), modified }
     }
@@ -162,6 +169,11 @@ mod tests {
             kept.rest(),
             "ETag: \"000000000000000000000000000000ab\"\r\nLast-Modified: Thu, 01 Jan 1970 00:00:00 GMT\r\n\
              Accept-Ranges: bytes\r\nContent-Encoding: gzip\r\nVary: Accept-Encoding\r\n"
+        );
+        assert_eq!(
+            kept.without_validators(),
+            "Content-Length: 7\r\nContent-Type: text/plain\r\nContent-Encoding: gzip\r\n\
+             Vary: Accept-Encoding\r\n"
         );
         assert_eq!(Lines::kept("x"), None);
     }

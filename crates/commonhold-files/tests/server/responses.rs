@@ -3,7 +3,7 @@
 use super::client::{Answer, Client, simple};
 use super::site::{Site, bytes};
 use super::{Choices, Naming, Served};
-use commonhold_files::ServerOptions;
+use commonhold_files::{Server, ServerOptions};
 
 /// Serves the files in some of all ways.
 fn each(change: impl Fn(&mut ServerOptions), test: impl Fn(&Served)) {
@@ -85,5 +85,89 @@ fn scripts_of_the_origin_may_read_responses() {
             assert_eq!(answer.field("Access-Control-Max-Age"), Some("3600"));
             assert_eq!(client.get("/ten.txt").body, bytes(b"ten.txt", 10));
         });
+    }
+}
+
+/// The pages of the tests below.
+fn with_pages(options: &mut ServerOptions) {
+    options.error_pages = vec!["404=page.html".parse().unwrap(), "403=large.bin".parse().unwrap()];
+}
+
+#[test]
+fn errors_have_pages() {
+    each(with_pages, |served| {
+        let mut client = Client::to(served.address);
+        // The second time from the cache.
+        for target in ["/absent", "/bare/", "/../x", "/sub/absent"].repeat(2) {
+            let answer = client.get(target);
+            assert_eq!(answer.status, 404, "{target}");
+            assert_eq!(answer.body, bytes(b"page.html", 5000), "{target}");
+            assert_eq!(answer.field("Content-Type"), Some("text/html; charset=utf-8"));
+            assert_eq!(answer.field("Vary"), Some("Accept-Encoding"));
+            for field in ["ETag", "Last-Modified", "Accept-Ranges", "Content-Encoding"] {
+                assert_eq!(answer.field(field), None, "{}", answer.head);
+            }
+        }
+        // Conditions and ranges are those of contents, which are not there.
+        let fields = "If-None-Match: *\r\nRange: bytes=0-0\r\nAccept-Encoding: br\r\n";
+        let answer = client.ask("GET", "/absent", fields);
+        assert_eq!((answer.status, answer.field("Content-Encoding")), (404, Some("br")));
+        assert_eq!(answer.body, bytes(b"page.html.br", 2000));
+        let head = client.ask("HEAD", "/absent", "");
+        assert_eq!((head.status, head.len()), (404, 5000));
+        let page = client.get("/page.html");
+        assert!(page.status == 200 && page.field("ETag").is_some());
+        assert_eq!(client.ask("BREW", "/absent", "").body, b"405 Method Not Allowed\r\n");
+        assert_eq!(simple(served.address, b"absent\n"), [0]);
+    });
+}
+
+#[test]
+fn an_error_whose_page_is_gone_has_a_text() {
+    each(
+        |options| options.error_pages = vec!["404=absent.html".parse().unwrap()],
+        |served| {
+            let answer = Client::to(served.address).get("/absent");
+            assert_eq!((answer.status, &*answer.body), (404, &b"404 Not Found\r\n"[..]));
+        },
+    );
+}
+
+#[test]
+fn paths_of_an_application_get_its_page() {
+    let change = |options: &mut ServerOptions| {
+        with_pages(options);
+        options.fallback = Some("sub/index.html".to_owned());
+    };
+    each(change, |served| {
+        let mut client = Client::to(served.address);
+        let page = bytes(b"sub/index.html", 800);
+        let etag = client.get("/sub/").field("ETag").unwrap().to_owned();
+        for target in ["/users", "/users/7", "/users/", "/v1.2/users?a=b.c", "/bare/"] {
+            let answer = client.get(target);
+            assert_eq!((answer.status, answer.body == page), (200, true), "{target}");
+            assert_eq!(answer.field("ETag"), Some(&*etag), "{target}");
+            let fields = format!("If-None-Match: {etag}\r\n");
+            assert_eq!(client.ask("GET", target, &fields).status, 304, "{target}");
+            let range = client.ask("GET", target, "Range: bytes=1-2\r\n");
+            assert_eq!((range.status, &*range.body), (206, &page[1..3]), "{target}");
+        }
+        for target in ["/absent.js", "/users/7.json", "/.git", "/a/../b", "/a//b"] {
+            assert_eq!(client.get(target).status, 404, "{target}");
+        }
+        assert_eq!(client.get("/sub").field("Location"), Some("/sub/"));
+        assert_eq!(client.get("/one.txt").body, bytes(b"one.txt", 1));
+        assert_eq!(simple(served.address, b"users\n"), [0]);
+    });
+}
+
+#[test]
+fn pages_outside_are_refused() {
+    let site = Site::new();
+    for page in ["../secret", ".hidden", "sub/"] {
+        let mut options = ServerOptions::new(site.root());
+        (options.fallback, options.index) = (Some(page.to_owned()), None);
+        let error = Server::start(options, &[]).err().expect("an error").to_string();
+        assert!(error.contains(page), "{error}");
     }
 }

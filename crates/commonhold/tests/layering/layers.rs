@@ -78,6 +78,7 @@ const FILES: Ranks = &[
     ("peers", 10),
     ("layout", 20),
     ("http", 20),
+    ("pages", 25),
     ("source", 30),
     ("protocol", 30),
     ("store", 40),

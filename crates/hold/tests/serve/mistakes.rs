@@ -16,7 +16,7 @@ fn a_directory_that_cannot_be_served_is_an_error_and_leaves_nothing() {
     test_dir.file("empty.db", "");
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = format!("tcp:{}", taken.local_addr().expect("an address").port());
-    let failures: [(&[&str], &str); 7] = [
+    let failures: [(&[&str], &str); 10] = [
         (&["public", "--listen", &port], "in use"),
         (&["absent"], "absent: no such directory"),
         (&["public/1.txt"], "not a directory"),
@@ -24,6 +24,9 @@ fn a_directory_that_cannot_be_served_is_an_error_and_leaves_nothing() {
         (&["text.db", "--files", "sqlite"], "serve-import"),
         (&["empty.db", "--files", "sqlite"], "serve-import"),
         (&["public", "--hold", "no/such/place"], "no/such/place"),
+        (&["public", "--fallback", "app.html"], "--fallback app.html: no such file in public"),
+        (&["public", "--error-page", "404=none.html"], "--error-page none.html: no such file"),
+        (&["public", "--fallback", "../public/1.txt"], "cannot be a page"),
     ];
     for (args, says) in failures {
         let listen: &[&str] = if args.contains(&"--listen") { &[] } else { &["--listen", "tcp:0"] };
@@ -59,6 +62,7 @@ fn a_directory_that_cannot_be_served_is_an_error_and_leaves_nothing() {
         &["serve", "public", "--cache-control", ""],
         &["serve", "public", "--cors", "https://example.org/"],
         &["serve", "public", "--per-address", "0"],
+        &["serve", "public", "--error-page", "418=1.txt"],
     ] {
         test_dir.fails(2, args);
     }

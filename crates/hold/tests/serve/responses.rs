@@ -1,7 +1,7 @@
 //! Options that change responses.
 
 use super::visitor::{answer, ask, connect, get, try_get};
-use super::{Serving, site, until};
+use super::{Serving, files, site, until};
 
 #[test]
 fn workers_add_the_fields_of_the_command_line() {
@@ -18,6 +18,17 @@ fn workers_add_the_fields_of_the_command_line() {
     let mut kept = connect(serving.port).expect("it listens");
     ask(&mut kept, "/3.txt", "").expect("it listens");
     assert!(answer(&mut kept).expect("an answer").head.contains(cache));
+    serving.stop();
+}
+
+#[test]
+fn missing_paths_have_pages() {
+    let test_dir = site();
+    let options = ["--fallback", "7.txt", "--error-page", "404=/8.txt"];
+    let serving = Serving::start(&test_dir, "public", &options);
+    let (application, missing) = (get(serving.port, "/users/7"), get(serving.port, "/none.txt"));
+    assert_eq!((application.status, application.body), (200, files()[7].1.clone()));
+    assert_eq!((missing.status, missing.body), (404, files()[8].1.clone()));
     serving.stop();
 }
 

@@ -10,7 +10,8 @@ use commonhold_files::http::{CacheControl, CorsOrigin, HeaderField};
 use commonhold_files::source::Symlinks;
 use commonhold_files::store::{CacheKind, EvictionKind, caches};
 use commonhold_files::{
-    LayoutKind, Patience, ProtocolKind, RequestsKind, ServerOptions, SourceKind, worth_keeping,
+    ErrorPage, LayoutKind, Patience, ProtocolKind, RequestsKind, ServerOptions, SourceKind,
+    worth_keeping,
 };
 use commonhold_io::address::Address;
 use commonhold_io::sockets::LoopKind;
@@ -110,6 +111,16 @@ struct Responses {
     /// Let scripts of this origin, such as https://example.org, read responses; '*' for all origins
     #[arg(long, value_name = "ORIGIN")]
     cors: Option<CorsOrigin>,
+
+    /// Send this file, a path below DIR, with error responses of this status: 403, 404, 500 or 503.
+    /// You can give this option several times
+    #[arg(long, value_name = "STATUS=FILE")]
+    error_page: Vec<ErrorPage>,
+
+    /// Send this file, a path below DIR, with status 200 for missing paths without an extension, as
+    /// single-page applications need it
+    #[arg(long, value_name = "FILE")]
+    fallback: Option<String>,
 }
 
 #[derive(clap::Args, Debug, Clone)]
@@ -252,10 +263,12 @@ impl Args {
         options.spoken = self.protocol;
         options.index = Some(self.index.clone()).filter(|name| !name.is_empty());
         options.hidden = self.hidden;
-        let Responses { header, cache_control, cors } = &self.responses;
+        let Responses { header, cache_control, cors, error_page, fallback } = &self.responses;
         options.headers.clone_from(header);
         options.cache_control.clone_from(cache_control);
         options.cors.clone_from(cors);
+        options.error_pages.clone_from(error_page);
+        options.fallback.clone_from(fallback);
         options.symlinks = if self.follow_symlinks { Symlinks::All } else { Symlinks::Inside };
         options.patience = Patience {
             head: limits.head_timeout,
@@ -292,9 +305,25 @@ impl Args {
                 "{place}: a directory, not a database; create a database with 'hold serve-import \
                  {place} FILE', or omit --files sqlite"
             ),
-            _ => return Ok(()),
+            _ => return self.check_pages(is_database),
         };
         Err(Failure::failed(text))
+    }
+
+    /// Checks that the pages exist, where ids are paths.
+    fn check_pages(&self, is_database: bool) -> Result<()> {
+        let Responses { error_page, fallback, .. } = &self.responses;
+        let pages = error_page.iter().map(|page| ("--error-page", page.file()));
+        let fallback = fallback.iter().map(|file| ("--fallback", file.as_str()));
+        let is_path = !is_database && self.layout == LayoutKind::Tree;
+        let is_there = |file: &str| self.place.join(file.trim_start_matches('/')).is_file();
+        match pages.chain(fallback).find(|(_, file)| is_path && !is_there(file)) {
+            None => Ok(()),
+            Some((option, file)) => Err(Failure::failed(format!(
+                "{option} {file}: no such file in {}; expected a path relative to it",
+                self.place.display()
+            ))),
+        }
     }
 }
 
