@@ -1,5 +1,6 @@
 //! The state of one connection.
 
+use super::asked::Asked;
 use super::payload::Payload;
 use super::peers::Admission;
 use super::reply::{Piece, Reply};
@@ -76,7 +77,7 @@ pub(crate) struct Connection<H> {
     pub(crate) admission: Option<Admission>,
     /// For the log: the peer and its request. Empty if there is no log.
     pub(crate) peer: String,
-    pub(crate) asked: String,
+    pub(crate) asked: Asked,
 }
 
 /// The facts of an answer that the log gets.
@@ -86,6 +87,8 @@ pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) keep: bool,
     pub(crate) bytes: u64,
+    /// The bytes of the head, which are among the others.
+    pub(crate) head_bytes: u64,
 }
 
 impl<H> Connection<H> {
@@ -100,10 +103,10 @@ impl<H> Connection<H> {
             phase: Phase::Idle,
             deadline: now + patience.head,
             pieces: VecDeque::new(),
-            answer: Answer { began: now, status: 0, keep: false, bytes: 0 },
+            answer: Answer { began: now, status: 0, keep: false, bytes: 0, head_bytes: 0 },
             admission: None,
             peer: String::new(),
-            asked: String::new(),
+            asked: Asked::default(),
         }
     }
 
@@ -136,7 +139,8 @@ impl<H> Connection<H> {
 
     /// Begins an answer.
     pub(crate) fn begin(&mut self, reply: Reply<H>, now: Instant) {
-        self.answer = Answer { began: now, status: reply.status, keep: reply.keep, bytes: 0 };
+        let Reply { status, keep, head_bytes, .. } = reply;
+        self.answer = Answer { began: now, status, keep, bytes: 0, head_bytes };
         self.pieces = reply.pieces;
         self.phase = Phase::Sending;
     }

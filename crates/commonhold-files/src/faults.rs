@@ -33,6 +33,9 @@ pub const FAULTS: &[(&str, &[&str])] = &[
     ("files.open-database", OPENING),
     ("files.query", &["EIO", "ENOMEM"]),
     ("files.chunk", &["EIO", "ENOMEM"]),
+    ("files.open-log", OPENING),
+    ("files.write-log", &["ENOSPC", "EIO", "EINTR"]),
+    ("files.write-log-bytes", &["SHORT"]),
     ("files.duplicate", &["EMFILE", "ENFILE"]),
     ("files.thread", THREAD),
 ];

@@ -46,10 +46,12 @@
 //! | [`requests`], `connection` | the state of each connection |
 //! | `peers` | the connections of each address |
 //! | `worker` | one serving thread; `server`: all of them |
-//! | `access_log` | the lines about requests |
+//! | `asked` | a request, as the log gets it |
+//! | `access_log` | the lines about requests, in a log of a hold and in a file |
 //! | `counts` | their statistics |
 
 mod access_log;
+mod asked;
 mod coding;
 mod connection;
 mod counts;
@@ -74,6 +76,7 @@ mod stamp;
 pub mod store;
 mod worker;
 
+pub use access_log::{AccessLogFile, AccessLogFormat};
 pub use connection::Patience;
 pub use counts::{Counts, ServerReport};
 pub use freshness_checks::{MOST_AT_HAND, MOST_OPEN};

@@ -49,11 +49,18 @@ pub(crate) struct Reply<H> {
     pub(crate) keep: bool,
     /// The origin of the contents, if there are any.
     pub(crate) origin: Option<Origin>,
+    /// The bytes of the head, for the log.
+    pub(crate) head_bytes: u64,
 }
 
 impl<H> Reply<H> {
     fn of(status: u16, keep: bool) -> Reply<H> {
-        Reply { pieces: VecDeque::new(), status, keep, origin: None }
+        Reply { pieces: VecDeque::new(), status, keep, origin: None, head_bytes: 0 }
+    }
+
+    fn headed(mut self, bytes: usize) -> Reply<H> {
+        self.head_bytes = bytes as u64;
+        self
     }
 
     fn with(mut self, payload: Payload) -> Reply<H> {
@@ -104,10 +111,11 @@ impl Responder {
             "{more}Content-Length: {}\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n",
             phrase.len()
         );
+        let len = head.len();
         if !is_head {
             head.push_str(phrase);
         }
-        Reply::of(status, keep).with(Payload::words(head.into_bytes()))
+        Reply::of(status, keep).headed(len).with(Payload::words(head.into_bytes()))
     }
 
     /// The answer to an unusable request; its connection ends.
@@ -161,7 +169,7 @@ impl Responder {
         let mut text = self.begin(204, keep, is_old(head, keep));
         text.push_str(self.fields.of_options());
         text.push_str("\r\n");
-        Reply::of(204, keep).with(Payload::words(text.into_bytes()))
+        Reply::of(204, keep).headed(text.len()).with(Payload::words(text.into_bytes()))
     }
 
     fn contents<S: Store, F: Source>(
@@ -206,14 +214,16 @@ impl Responder {
                     _ => packed.head.start..packed.range(&(0..len)).end,
                 };
                 let head = self.begin(200, keep, is_old(head, keep));
-                Reply::of(200, keep).with(Payload::contents(head.into_bytes(), contents, range))
+                let len = head.len() + packed.head.len();
+                let payload = Payload::contents(head.into_bytes(), contents, range);
+                Reply::of(200, keep).headed(len).with(payload)
             }
             Sent::Ranges(ranges) => {
                 let parts = self.parts(head, keep, &packed.lines, len, &ranges);
                 let ranges: Vec<_> = ranges.iter().map(|range| packed.range(range)).collect();
                 drop(packed);
                 let shared = contents.into_shared();
-                let mut reply = Reply::of(206, keep);
+                let mut reply = Reply::of(206, keep).headed(parts.head_bytes);
                 for (text, range) in parts.heads.into_iter().zip(ranges) {
                     reply = reply.with(Payload::contents(text, shared.clone(), range));
                 }
@@ -239,13 +249,13 @@ impl Responder {
                 text.push_str(lines.text());
                 text.push_str("\r\n");
                 let range = if head.method == Method::Head { 0..0 } else { 0..len };
-                let mut reply = Reply::of(200, keep);
+                let mut reply = Reply::of(200, keep).headed(text.len());
                 push(&mut reply, text.into_bytes(), file, range, source)?;
                 Ok(reply)
             }
             Sent::Ranges(ranges) => {
                 let parts = self.parts(head, keep, lines, len, &ranges);
-                let mut reply = Reply::of(206, keep);
+                let mut reply = Reply::of(206, keep).headed(parts.head_bytes);
                 for (text, range) in parts.heads.into_iter().zip(ranges) {
                     push(&mut reply, text, file, range, source)?;
                 }
@@ -289,7 +299,7 @@ impl Responder {
                 let mut text = self.begin(304, keep, is_old(head, keep));
                 text.push_str(lines.rest());
                 text.push_str("\r\n");
-                Reply::of(304, keep).with(Payload::words(text.into_bytes()))
+                Reply::of(304, keep).headed(text.len()).with(Payload::words(text.into_bytes()))
             }
             416 => self.plain(416, keep, false, &format!("Content-Range: bytes */{len}\r\n")),
             other => self.plain(other, keep, head.method == Method::Head, ""),
@@ -315,7 +325,8 @@ impl Responder {
             let at = at(range);
             let _ =
                 write!(text, "Content-Length: {bytes}\r\n{at}Content-Type: {kind}\r\n{rest}\r\n");
-            return Parts { heads: vec![text.into_bytes()], end: Vec::new() };
+            let (head_bytes, heads) = (text.len(), vec![text.into_bytes()]);
+            return Parts { heads, end: Vec::new(), head_bytes };
         }
         // A random boundary for each answer, so that no one can prepare a file that contains it.
         let boundary = format!("{:032x}", fastrand::u128(..));
@@ -328,8 +339,9 @@ impl Responder {
             "Content-Length: {}\r\nContent-Type: multipart/byteranges; boundary={boundary}\r\n{rest}\r\n",
             bytes + words as u64,
         );
+        let head_bytes = text.len();
         heads[0].splice(0..0, text.into_bytes());
-        Parts { heads, end }
+        Parts { heads, end, head_bytes }
     }
 
     /// Answers a request of the simple protocol: contents, or one zero byte; then the connection
@@ -375,6 +387,8 @@ struct Parts {
     /// Before each range.
     heads: Vec<Vec<u8>>,
     end: Vec<u8>,
+    /// The bytes of the response's head, which the first of `heads` begins with.
+    head_bytes: usize,
 }
 
 /// The part of contents to send.

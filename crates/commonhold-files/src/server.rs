@@ -4,6 +4,7 @@
 //! Each is a type, and a worker is compiled for every combination. The combination that runs is
 //! chosen here, once.
 
+use super::access_log::{AccessLogFile, AccessLogs, LogFile};
 use super::connection::{Connection, Patience};
 use super::counts::ServerReport;
 use super::fresh_contents::FreshContents;
@@ -92,8 +93,10 @@ pub struct ServerOptions {
     pub threads: usize,
     /// The hold of [`CacheKind::Hold`], of reports and of the log.
     pub hold: Option<Hold>,
-    /// The log of requests; `None` for none.
+    /// The log of requests in a hold; `None` for none.
     pub log: Option<Log>,
+    /// The log of requests in a file; `None` for none. A server that drains opens the file again.
+    pub access_log: Option<AccessLogFile>,
     /// The listening addresses for reports.
     pub listens: Vec<String>,
 }
@@ -129,6 +132,7 @@ impl ServerOptions {
             threads: 1,
             hold: None,
             log: None,
+            access_log: None,
             listens: Vec::new(),
         }
     }
@@ -180,7 +184,8 @@ impl Server {
     ///
     /// # Errors
     /// `NotFound`, `Permission`, `Invalid`, `Io` of the directory or the database; `Invalid` if a
-    /// page cannot be an id; those of a hold's map; `Io` if threads or descriptors have run out.
+    /// page cannot be an id; `Io` of the file of the log; those of a hold's map; `Io` if threads or
+    /// descriptors have run out.
     pub fn start(options: ServerOptions, listeners: &[OwnedFd]) -> Result<Server> {
         let place = options.place.clone();
         let layout: Arc<dyn Layout> =
@@ -198,6 +203,8 @@ impl Server {
         let (cache, eviction, bytes) = (options.cache, options.eviction, options.cache_bytes);
         let hold = options.hold.clone();
         let signal = Arc::default();
+        // Each thread opens it for itself; an error there could not name the file.
+        log_file(&options).map_err(|error| Error::new(ErrorKind::Io, error.to_string()))?;
         let pages = Pages::new(&*layout, &options.error_pages, options.fallback.as_deref())?;
         let notice = options.notice.clone();
         let peers = options.per_address.map(|most| Peers::new(most.max(1), notice));
@@ -431,7 +438,7 @@ impl<S: Store, F: Source> OnDriver<'_, S, F> {
             patience: options.patience.limited(),
             most_connections: options.most_connections.max(1),
             peers: plan.peers.clone(),
-            log: options.log.clone(),
+            logs: AccessLogs { ring: options.log.clone(), file: log_file(options)? },
         };
         let waker = driver.waker();
         let ServerOptions { headers, cache_control, cors, .. } = options;
@@ -447,6 +454,11 @@ impl<S: Store, F: Source> OnDriver<'_, S, F> {
         worker.run(&mut *reporting(options));
         Ok(())
     }
+}
+
+fn log_file(options: &ServerOptions) -> io::Result<Option<LogFile>> {
+    let open = |of| LogFile::open(of, options.notice.clone());
+    options.access_log.as_ref().map(open).transpose()
 }
 
 /// Writes a worker's reports into the hold, for every process that has it open.

@@ -14,7 +14,8 @@
 
 mod deadlines;
 
-use super::access_log::{escaped, first_line, line_of, peer_of, print};
+use super::access_log::{AccessLogs, peer_of};
+use super::asked::Asked;
 use super::connection::{Connection, Made, Patience, Phase};
 use super::counts::{Counts, Latency, ServerReport};
 use super::fresh_contents::{FreshContents, Origin};
@@ -26,7 +27,7 @@ use super::reply::{Piece, Reply, Responder, next};
 use super::requests::Requests;
 use super::source::Source;
 use super::store::Store;
-use commonhold::log::{Log, LogLevel};
+use commonhold::log::LogLevel;
 use commonhold_io::sockets::{Done, Driver, ErrorBackoff, SocketId, stop_pacing};
 use rustix::net::sockopt::set_socket_linger;
 use std::io;
@@ -82,8 +83,8 @@ pub(crate) struct Rules {
     pub(crate) most_connections: usize,
     /// The limit of connections from one address.
     pub(crate) peers: Option<Arc<Peers>>,
-    /// The log of requests.
-    pub(crate) log: Option<Log>,
+    /// The logs of requests.
+    pub(crate) logs: AccessLogs,
 }
 
 /// Takes reports when they are due: a report is made only then.
@@ -174,6 +175,7 @@ where
                 self.tick();
                 report(&|| self.report());
             }
+            self.rules.logs.flush();
         }
         report(&|| self.report());
     }
@@ -182,7 +184,7 @@ where
     #[cold]
     fn cope(&mut self, error: &io::Error) {
         let is_news = self.backoff.failed(&error.to_string(), Instant::now());
-        if let Some(log) = self.rules.log.as_ref().filter(|_| is_news) {
+        if let Some(log) = self.rules.logs.ring.as_ref().filter(|_| is_news) {
             let text = format_args!("cannot wait for its sockets: {error}; retrying");
             let _ = log.print(LogLevel::Error, text);
         }
@@ -221,9 +223,9 @@ where
     }
 
     fn accepted(&mut self, socket: OwnedFd) {
-        let peer = match self.rules.log {
-            Some(_) => peer_of(&socket),
-            None => String::new(),
+        let peer = match self.rules.logs.is_on() {
+            true => peer_of(&socket),
+            false => String::new(),
         };
         let Some(admission) = self.admission(&socket) else { return self.refuse(socket) };
         let Ok(id) = self.driver.add(socket) else { return };
@@ -331,7 +333,7 @@ where
         if is_both && beginning == Beginning::Http && !connection.is_http {
             end_regularly(driver, socket);
         }
-        let has_log = rules.log.is_some();
+        let has_log = rules.logs.is_on();
         let (reply, len) = match beginning {
             Beginning::Unknown => return self.receive(socket),
             Beginning::Simple(_) if connection.is_excess() => {
@@ -339,14 +341,14 @@ where
                 return self.reset(socket);
             }
             Beginning::Simple(id) => {
-                let asked = log_of(has_log, || escaped(&input[id.clone()]));
+                let asked = log_of(has_log, || Asked::simple(&input[id.clone()]));
                 let reply = responder.simple(contents, &input[id.clone()]);
                 connection.asked = asked;
                 (reply, id.end)
             }
             Beginning::Http => match head::read(input) {
                 Ok(Some((head, len))) => {
-                    let asked = log_of(has_log, || line_of(&head));
+                    let asked = log_of(has_log, || Asked::http(&head));
                     let reply = match connection.is_excess() {
                         false => responder.http(contents, &head),
                         true => responder.too_many(head.method == Method::Head),
@@ -360,7 +362,7 @@ where
                     return self.receive(socket);
                 }
                 Err(wrong) => {
-                    let (asked, len) = (log_of(has_log, || first_line(input)), input.len());
+                    let (asked, len) = (log_of(has_log, || Asked::malformed(input)), input.len());
                     connection.asked = asked;
                     (responder.refuse(wrong), len)
                 }
@@ -485,10 +487,14 @@ where
         self.receive(socket);
     }
 
-    /// Writes an answer into the log.
+    /// Writes an answer into the logs.
     fn note(&mut self, socket: SocketId, how: &str) {
-        if let (Some(log), Some(connection)) = (&self.rules.log, self.connections.get(socket)) {
-            print(log, connection, self.responder.now, how);
+        if !self.rules.logs.is_on() {
+            return;
+        }
+        if let Some(connection) = self.connections.get(socket) {
+            let times = (self.responder.now, self.responder.wall);
+            self.rules.logs.print(connection, times, how);
         }
     }
 }
@@ -520,6 +526,6 @@ fn payload<F: Source>(connection: &mut Connection<F::Handle>, source: &F) -> Mad
     Ok(None)
 }
 
-fn log_of(has_log: bool, text: impl FnOnce() -> String) -> String {
-    if has_log { text() } else { String::new() }
+fn log_of(has_log: bool, asked: impl FnOnce() -> Asked) -> Asked {
+    if has_log { asked() } else { Asked::default() }
 }

@@ -6,7 +6,9 @@ use commonhold::Hold;
 use commonhold_files::faults::all;
 use commonhold_files::source::{Directory, Symlinks, import};
 use commonhold_files::store::CacheKind;
-use commonhold_files::{LayoutKind, Server, ServerOptions, SourceKind};
+use commonhold_files::{
+    AccessLogFile, AccessLogFormat, LayoutKind, Server, ServerOptions, SourceKind,
+};
 use commonhold_io::sockets::LoopKind;
 use commonhold_testing::support::process::until;
 use commonhold_testing::support::test_dir::TestDir;
@@ -153,6 +155,8 @@ impl Site {
         let mut options = ServerOptions::new(place);
         (options.kind, options.cache, options.most_kept) = (kind, cache, KEPT);
         (options.threads, options.fresh) = (2, Duration::from_millis(1));
+        let (path, format) = (trial.path("access.log"), AccessLogFormat::Json);
+        options.access_log = Some(AccessLogFile { path, format });
         // A server that starts without openat2 follows no symlink until it ends.
         if trial.has("files.openat2:ENOSYS") {
             questions.retain(|question| !question.request.starts_with(b"GET /link.txt "));
@@ -202,6 +206,12 @@ impl Site {
             assert!(self.ask(address, LONG), "it was just served");
         }
         assert!(server.finish(LONG), "it does not finish");
+        // Lines may be missing, but none is torn.
+        let log = std::fs::read_to_string(trial.path("access.log")).unwrap();
+        assert!(!log.is_empty());
+        for line in log.lines() {
+            assert!(serde_json::from_str::<serde_json::Value>(line).is_ok(), "{line}");
+        }
         drop((sockets, self));
         closes_down_to(before);
     }

@@ -262,7 +262,7 @@ fn a_server_is_started_with_its_choices_measured_and_ended() {
     let given = "--workers 2 --loop uring --requests slab --eviction lockfree --cache hold --files sqlite --cache-bytes 1MiB";
     let mut args = vec!["bench", "files", "try", "--program", &program];
     args.extend(given.split(' '));
-    args.extend(["--seconds", "0.5", "--warm-up", "0s", "--", "--access-log", "off"]);
+    args.extend(["--seconds", "0.5", "--warm-up", "0s", "--", "--request-log", "off"]);
     args.splice(2..2, ["--format", "json"]);
     let report: Value = serde_json::from_str(&test_dir.ok(&args)).expect("JSON");
     assert!(metric(&report, "server_cpu_s") > 0.0);
@@ -277,7 +277,7 @@ fn a_server_is_started_with_its_choices_measured_and_ended() {
         told.trim_end().replace(database, "DATABASE"),
         "serve DATABASE --listen tcp:127.0.0.1:0 --format json --layout tree --protocol http --loop uring \
          --requests slab --eviction lockfree --cache hold --files sqlite --workers 2 --cache-bytes 1048576 \
-         --access-log off"
+         --request-log off"
     );
     assert_is_gone(&test_dir);
 }

@@ -105,6 +105,7 @@ impl Responder {
                 let Some(packed) = Packed::of(contents.as_ref()) else { return Ok(None) };
                 text.push_str(&packed.lines.without_validators());
                 text.push_str("\r\n");
+                reply = reply.headed(text.len());
                 let len = if is_head { 0 } else { packed.len as u64 };
                 let range = packed.range(&(0..len));
                 let payload = Payload::contents(text.into_bytes(), contents, range);
@@ -113,6 +114,7 @@ impl Responder {
             Stock::Open(file) => {
                 text.push_str(&file.lines.without_validators());
                 text.push_str("\r\n");
+                reply = reply.headed(text.len());
                 let len = if is_head { 0 } else { file.stamp.len };
                 push(&mut reply, text.into_bytes(), &file, 0..len, contents.source())?;
             }

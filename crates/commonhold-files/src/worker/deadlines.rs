@@ -1,6 +1,7 @@
 //! The deadlines of a worker: those of its connections, and its own.
 
 use super::{FRACTION, LAST_MOMENT, Worker, log_of};
+use crate::asked::Asked;
 use crate::connection::{Connection, Phase};
 use crate::payload::Payload;
 use crate::requests::Requests;
@@ -20,6 +21,8 @@ where
     /// or are being accepted.
     pub(super) fn drain(&mut self) {
         self.responder.closing = true;
+        // New workers have replaced this one, perhaps because the log was rotated.
+        self.rules.logs.reopen();
         self.listeners.iter().for_each(|&listener| self.driver.shut(listener));
         // Accepting listeners report their end.
         if !self.accepting {
@@ -82,7 +85,7 @@ where
         self.counts.timed_out += 1;
         // The driver may still have the received bytes, so none of them appear in the log.
         if let Some(connection) = self.connections.get(socket) {
-            connection.asked = log_of(self.rules.log.is_some(), || "-".into());
+            connection.asked = log_of(self.rules.logs.is_on(), Asked::unknown);
         }
         let reply = self.responder.give_up();
         self.answer(socket, reply);

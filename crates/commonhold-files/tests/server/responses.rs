@@ -1,9 +1,12 @@
 //! Responses that an operator has changed: added fields, pages of errors, pages of applications.
 
 use super::client::{Answer, Client, simple};
-use super::site::{Site, bytes};
+use super::site::{LARGE, Site, bytes};
 use super::{Choices, Naming, Served};
-use commonhold_files::{Server, ServerOptions};
+use commonhold_files::{AccessLogFile, AccessLogFormat, Server, ServerOptions};
+use commonhold_testing::support::process::until;
+use commonhold_testing::support::test_dir::TestDir;
+use std::fs;
 
 /// Serves the files in some of all ways.
 fn each(change: impl Fn(&mut ServerOptions), test: impl Fn(&Served)) {
@@ -170,4 +173,43 @@ fn pages_outside_are_refused() {
         let error = Server::start(options, &[]).err().expect("an error").to_string();
         assert!(error.contains(page), "{error}");
     }
+}
+
+#[test]
+fn a_log_file_has_a_line_for_each_answer() {
+    let dir = TestDir::memory();
+    let path = dir.path("access.log");
+    let change = |options: &mut ServerOptions| {
+        let format = AccessLogFormat::Combined;
+        options.access_log = Some(AccessLogFile { path: path.clone(), format });
+    };
+    each(change, |served| {
+        let mut client = Client::to(served.address);
+        let fields = "User-Agent: a\" 1\r\nReferer: b\r\n";
+        assert_eq!(client.ask("GET", "/large.bin?q", fields).status, 200);
+        assert_eq!(client.ask("GET", "/ten.txt", "Range: bytes=1-2\r\n").status, 206);
+        assert_eq!(client.ask("HEAD", "/ten.txt", "").status, 200);
+        assert_eq!(client.get("/absent").status, 404);
+        assert_eq!(simple(served.address, b"ten.txt\n").len(), 10);
+        client.say("GET /%zz HTTP/1.1\r\n\r\n");
+        assert_eq!(client.answer(false).status, 400);
+        let ends = [
+            format!("] \"GET /large.bin?q HTTP/1.1\" 200 {LARGE} \"b\" \"a\\x22 1\"\n"),
+            "] \"GET /ten.txt HTTP/1.1\" 206 2 \"-\" \"-\"\n".to_owned(),
+            "] \"HEAD /ten.txt HTTP/1.1\" 200 - \"-\" \"-\"\n".to_owned(),
+            "] \"GET /absent HTTP/1.1\" 404 15 \"-\" \"-\"\n".to_owned(),
+            "] \"ten.txt\" 200 10 \"-\" \"-\"\n".to_owned(),
+            "] \"GET /%zz HTTP/1.1\" 400 17 \"-\" \"-\"\n".to_owned(),
+        ];
+        let mut text = String::new();
+        until("all lines are there", || {
+            text = fs::read_to_string(&path).unwrap();
+            text.lines().count() == ends.len()
+        });
+        for end in ends {
+            assert!(text.contains(&end), "no {end} in {text}");
+        }
+        assert!(text.lines().all(|line| line.starts_with("127.0.0.1 - - [")), "{text}");
+        fs::remove_file(&path).unwrap();
+    });
 }

@@ -87,6 +87,7 @@ const FILES: Ranks = &[
     ("freshness_checks", 50),
     ("fresh_contents", 60),
     ("reply", 70),
+    ("asked", 75),
     ("connection", 80),
     ("access_log", 85),
     ("worker", 90),

@@ -262,7 +262,7 @@ fn workers_end_when_their_supervisor_is_killed() {
 #[test]
 fn requests_are_noted() {
     let test_dir = site();
-    let options = ["--hold", "kept", "--access-log", "requests", "--workers", "2"];
+    let options = ["--hold", "kept", "--request-log", "requests", "--workers", "2"];
     let serving = Serving::start(&test_dir, "public", &options);
     assert_eq!(get(serving.port, "/3.txt?a=b").status, 200);
     assert_eq!(get(serving.port, "/absent").status, 404);

@@ -16,7 +16,7 @@ fn a_directory_that_cannot_be_served_is_an_error_and_leaves_nothing() {
     test_dir.file("empty.db", "");
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = format!("tcp:{}", taken.local_addr().expect("an address").port());
-    let failures: [(&[&str], &str); 10] = [
+    let failures: [(&[&str], &str); 11] = [
         (&["public", "--listen", &port], "in use"),
         (&["absent"], "absent: no such directory"),
         (&["public/1.txt"], "not a directory"),
@@ -27,6 +27,7 @@ fn a_directory_that_cannot_be_served_is_an_error_and_leaves_nothing() {
         (&["public", "--fallback", "app.html"], "--fallback app.html: no such file in public"),
         (&["public", "--error-page", "404=none.html"], "--error-page none.html: no such file"),
         (&["public", "--fallback", "../public/1.txt"], "cannot be a page"),
+        (&["public", "--access-log", "no/such/log"], "access log no/such/log"),
     ];
     for (args, says) in failures {
         let listen: &[&str] = if args.contains(&"--listen") { &[] } else { &["--listen", "tcp:0"] };
@@ -46,6 +47,7 @@ fn a_directory_that_cannot_be_served_is_an_error_and_leaves_nothing() {
         ("--files", "sendfile, sqlite"),
         ("--layout", "tree, zotero"),
         ("--protocol", "http, simple, both"),
+        ("--access-log-format", "clf, combined, json"),
     ];
     for (option, valid) in choices {
         let err = test_dir.fails(2, &["serve", "public", option, "best"]);
@@ -62,6 +64,7 @@ fn a_directory_that_cannot_be_served_is_an_error_and_leaves_nothing() {
         &["serve", "public", "--cache-control", ""],
         &["serve", "public", "--cors", "https://example.org/"],
         &["serve", "public", "--per-address", "0"],
+        &["serve", "public", "--access-log-format", "json"],
         &["serve", "public", "--error-page", "418=1.txt"],
     ] {
         test_dir.fails(2, args);

@@ -1,7 +1,10 @@
 //! Options that change responses.
 
 use super::visitor::{answer, ask, connect, get, try_get};
-use super::{Serving, files, site, until};
+use super::{Serving, files, is_gone, site, until};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::fs;
 
 #[test]
 fn workers_add_the_fields_of_the_command_line() {
@@ -46,4 +49,30 @@ fn an_address_has_at_most_its_connections() {
         try_get(serving.port, "/3.txt").is_ok_and(|answer| answer.status == 200)
     });
     serving.stop();
+}
+
+/// As logrotate does it: rename, signal.
+#[test]
+fn a_log_file_that_was_renamed_is_opened_again() {
+    let test_dir = site();
+    let options = ["--workers", "2", "--access-log", "access.log", "--access-log-format", "json"];
+    let serving = Serving::start(&test_dir, "public", &options);
+    let targets = |file: &str| {
+        let text = fs::read_to_string(test_dir.path(file)).unwrap_or_default();
+        let lines = text.lines().map(|line| serde_json::from_str(line).expect(line));
+        lines.map(|line: Value| line["target"].as_str().map(str::to_owned)).collect::<Vec<_>>()
+    };
+    let get = |path: &str| assert_eq!(get(serving.port, path).status, 200);
+    (0..20).for_each(|_| get("/1.txt"));
+    until("all are in the log", || targets("access.log").len() == 20);
+    fs::rename(test_dir.path("access.log"), test_dir.path("access.log.1")).expect("a log");
+    let before = serving.workers();
+    serving.background.signal(Signal::HUP);
+    until("others serve", || before.iter().all(|&worker| is_gone(worker)));
+    (0..20).for_each(|_| get("/2.txt"));
+    until("all are in the new log", || targets("access.log").len() == 20);
+    assert!(targets("access.log").iter().all(|target| target.as_deref() == Some("/2.txt")));
+    assert_eq!(targets("access.log.1").len(), 20);
+    serving.stop();
+    assert_eq!(test_dir.leftovers(&["public", "access.log", "access.log.1"]), [""; 0]);
 }

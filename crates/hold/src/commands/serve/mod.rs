@@ -37,7 +37,8 @@ Examples:
   hold serve-import ./public files.db && hold serve files.db --files sqlite
   hold serve ./public --admin tcp:8081                  # status page and metrics
   curl -s localhost:8080/index.html; echo index.html | nc localhost 8080
-  hold serve ./public --hold files --access-log requests
+  hold serve ./public --access-log access.log --access-log-format json
+  hold serve ./public --hold files --request-log requests
   hold log tail files requests                          # in another terminal
   hold bench files ./public --matrix                    # the best choices for these files
 
@@ -55,7 +56,8 @@ files outside DIR.
 
 After SIGTERM or SIGINT, the server exits when all responses have been sent, or when the time set
 by --grace has passed. A second signal stops it immediately. SIGHUP starts new workers, which may
-run a new version of this program, and then lets the old workers finish.
+run a new version of this program, and then lets the old workers finish. All of them reopen the
+file of --access-log.
 
 TCP is not encrypted: on the public Internet, put the server behind a TLS proxy.
 

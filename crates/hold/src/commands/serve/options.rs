@@ -10,8 +10,8 @@ use commonhold_files::http::{CacheControl, CorsOrigin, HeaderField};
 use commonhold_files::source::Symlinks;
 use commonhold_files::store::{CacheKind, EvictionKind, caches};
 use commonhold_files::{
-    ErrorPage, LayoutKind, Patience, ProtocolKind, RequestsKind, ServerOptions, SourceKind,
-    worth_keeping,
+    AccessLogFile, AccessLogFormat, ErrorPage, LayoutKind, Patience, ProtocolKind, RequestsKind,
+    ServerOptions, SourceKind, worth_keeping,
 };
 use commonhold_io::address::Address;
 use commonhold_io::sockets::LoopKind;
@@ -61,9 +61,17 @@ pub struct Args {
     #[arg(long)]
     follow_symlinks: bool,
 
+    /// Append a line for every request to this file; workers reopen it after SIGHUP
+    #[arg(long, value_name = "FILE")]
+    access_log: Option<PathBuf>,
+
+    /// Form of the lines in the access log
+    #[arg(long, value_name = "FORMAT", requires = "access_log", default_value_t, value_parser = choice(&AccessLogFormat::ALL, AccessLogFormat::word))]
+    access_log_format: AccessLogFormat,
+
     /// Record every request in this log in the hold ('hold log tail HOLD NAME')
     #[arg(long, value_name = "NAME")]
-    access_log: Option<String>,
+    request_log: Option<String>,
 
     /// Address of a live status page (/_hold/), and of /metrics for Prometheus: unix:PATH,
     /// HOST:PORT, or :PORT (this machine only) [default: no status page]
@@ -250,7 +258,7 @@ impl Args {
     /// The server of a worker.
     pub(super) fn server(&self, hold: &Hold, listens: Vec<String>) -> Result<ServerOptions> {
         let (limits, choices, cache) = (&self.limits, &self.choices, &self.cache);
-        let log = match &self.access_log {
+        let log = match &self.request_log {
             // Keeps the last requests if there is no collector.
             Some(name) => Some(
                 hold.logs()
@@ -276,6 +284,9 @@ impl Args {
             send: limits.send_timeout,
             ..Patience::default()
         };
+        let format = self.access_log_format;
+        let path = self.access_log.clone();
+        options.access_log = path.map(|path| AccessLogFile { path, format });
         options.per_address = limits.per_address;
         options.cache_bytes = cache.cache_bytes;
         options.fresh = cache.fresh;
