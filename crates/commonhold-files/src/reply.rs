@@ -123,6 +123,7 @@ impl Responder {
         let status = match wrong {
             Wrong::Malformed => 400,
             Wrong::TooLarge => 431,
+            Wrong::Target => 414,
             Wrong::Version => 505,
             Wrong::Coding => 501,
         };
@@ -150,7 +151,10 @@ impl Responder {
         match head.method {
             Method::Get | Method::Head => {}
             Method::Options => return self.options(head, keep),
-            Method::Other => return self.plain(405, keep, false, &allow()),
+            Method::Other if head.has_known_method() => {
+                return self.plain(405, keep, false, &allow());
+            }
+            Method::Other => return self.plain(501, keep, false, ""),
         }
         match self.found(contents, head, keep) {
             Ok(reply) => reply,

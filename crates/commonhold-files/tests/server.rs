@@ -8,6 +8,7 @@
 //! | [`contents`], [`conditions`], [`connections`], [`people`] | the parts of the suite |
 //! | [`many`] | a thousand connections, files of a gibibyte, files that shrink while being sent |
 //! | [`fresh`] | files that change or vanish |
+//! | [`conformance`] | requirements of HTTP, and the table of them |
 //! | [`responses`] | responses that an operator has changed |
 //! | [`escape`] | paths that lead elsewhere, and files that are not regular |
 //! | [`fuzz`] | invalid requests |
@@ -15,6 +16,7 @@
 
 mod client;
 mod conditions;
+mod conformance;
 mod connections;
 mod contents;
 mod escape;

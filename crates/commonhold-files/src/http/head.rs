@@ -16,6 +16,8 @@ pub enum Wrong {
     Malformed,
     /// Too many bytes, or fields.
     TooLarge,
+    /// A target of too many bytes.
+    Target,
     /// A version other than 1.0 and 1.1.
     Version,
     /// A body in a transfer coding other than `chunked`.
@@ -73,6 +75,16 @@ fn names_a_version(input: &[u8]) -> bool {
     input.split(|&byte| byte == b' ').nth(2).is_some_and(|word| word.starts_with(b"HTTP/"))
 }
 
+/// The fault of a head that is too large: the target, if not even the first line is short enough
+/// (RFC 9112, 3).
+fn too_large(input: &[u8]) -> Wrong {
+    let empty = input.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+    match input[empty..].iter().take(MOST_BYTES).any(|&byte| byte == b'\n') {
+        true => Wrong::TooLarge,
+        false => Wrong::Target,
+    }
+}
+
 /// Reads the head at the beginning of `input`, and returns it with its length in bytes. `None` if
 /// it is not complete yet.
 ///
@@ -82,9 +94,9 @@ pub fn read(input: &[u8]) -> Result<Option<(Head<'_>, usize)>, Wrong> {
     let mut fields = [EMPTY_HEADER; MOST_FIELDS];
     let mut request = Request::new(&mut fields);
     let len = match request.parse(input) {
-        Ok(Status::Complete(len)) if len > MOST_BYTES => return Err(Wrong::TooLarge),
+        Ok(Status::Complete(len)) if len > MOST_BYTES => return Err(too_large(input)),
         Ok(Status::Complete(len)) => len,
-        Ok(Status::Partial) if input.len() >= MOST_BYTES => return Err(Wrong::TooLarge),
+        Ok(Status::Partial) if input.len() >= MOST_BYTES => return Err(too_large(input)),
         Ok(Status::Partial) => return Ok(None),
         Err(httparse::Error::TooManyHeaders) => return Err(Wrong::TooLarge),
         Err(httparse::Error::Version) if names_a_version(input) => return Err(Wrong::Version),
@@ -261,6 +273,12 @@ fn is_host(value: &[u8]) -> bool {
 }
 
 impl Head<'_> {
+    /// Whether the method is one of RFC 9110, or PATCH.
+    pub(crate) fn has_known_method(&self) -> bool {
+        let known = ["POST", "PUT", "DELETE", "CONNECT", "TRACE", "PATCH"];
+        self.method != Method::Other || known.contains(&self.method_name)
+    }
+
     /// Whether it requests the whole contents, unconditionally.
     pub(crate) fn is_plain(&self) -> bool {
         self.range.is_none()
@@ -342,6 +360,8 @@ mod tests {
         }
         assert_eq!(parsed("GET / HTTP/2.0\r\n\r\n").unwrap_err(), Wrong::Version);
         let long = format!("GET /{} HTTP/1.0\r\n", "a".repeat(MOST_BYTES));
+        assert_eq!(parsed(&long).unwrap_err(), Wrong::Target);
+        let long = format!("\r\nGET / HTTP/1.0\r\nA: {}", "a".repeat(MOST_BYTES));
         assert_eq!(parsed(&long).unwrap_err(), Wrong::TooLarge);
         let many = format!("GET / HTTP/1.0\r\n{}\r\n", "a: b\r\n".repeat(MOST_FIELDS + 1));
         assert_eq!(parsed(&many).unwrap_err(), Wrong::TooLarge);

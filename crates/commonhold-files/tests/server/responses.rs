@@ -9,7 +9,7 @@ use commonhold_testing::support::test_dir::TestDir;
 use std::fs;
 
 /// Serves the files in some of all ways.
-fn each(change: impl Fn(&mut ServerOptions), test: impl Fn(&Served)) {
+pub fn each(change: impl Fn(&mut ServerOptions), test: impl Fn(&Served)) {
     let site = Site::new();
     for choices in Choices::some() {
         let _naming = Naming::new(choices);
@@ -31,10 +31,10 @@ const KINDS: [(&str, &str, &str, u16); 11] = [
     ("GET", "/ten.txt", "Range: bytes=99-\r\n", 416),
     ("GET", "/sub", "", 301),
     ("GET", "/absent", "", 404),
-    ("BREW", "/one.txt", "", 405),
+    ("DELETE", "/one.txt", "", 405),
 ];
 
-fn kinds(served: &Served, check: impl Fn(&Answer)) {
+pub fn kinds(served: &Served, check: impl Fn(&Answer)) {
     let mut client = Client::to(served.address);
     for (method, target, fields, status) in KINDS {
         let answer = client.ask(method, target, fields);
@@ -120,7 +120,7 @@ fn errors_have_pages() {
         assert_eq!((head.status, head.len()), (404, 5000));
         let page = client.get("/page.html");
         assert!(page.status == 200 && page.field("ETag").is_some());
-        assert_eq!(client.ask("BREW", "/absent", "").body, b"405 Method Not Allowed\r\n");
+        assert_eq!(client.ask("DELETE", "/absent", "").body, b"405 Method Not Allowed\r\n");
         assert_eq!(simple(served.address, b"absent\n"), [0]);
     });
 }

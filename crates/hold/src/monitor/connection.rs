@@ -64,6 +64,7 @@ fn status_of(wrong: Wrong) -> u16 {
     match wrong {
         Wrong::Malformed => 400,
         Wrong::TooLarge => 431,
+        Wrong::Target => 414,
         Wrong::Version => 505,
         Wrong::Coding => 501,
     }
