@@ -8,6 +8,7 @@ use crate::support::test_dir::TestDir;
 use commonhold::log::{Collector, Log, LogLevel, LogOptions, RotatedFile, Written};
 use commonhold::{ErrorKind, Hold};
 use nix::sys::signal::Signal;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 #[test]
@@ -58,50 +59,6 @@ fn a_file_that_could_not_be_begun_again_is_begun_the_next_time() {
             assert!(text.ends_with(&format!("line {}\n", LINES - 1)), "{text}");
         })
         .finish();
-    }
-}
-
-/// The old file is gone by then: what went there would be lost.
-#[test]
-fn nothing_is_written_to_a_file_that_was_rotated_away() {
-    use std::io::Write;
-    for keep in [0, 2] {
-        let test_dir = TestDir::memory();
-        let path = test_dir.path("a.log");
-        let mut rotating = Child::run(format!("rotating, keeping {keep}"), || {
-            let mut file = RotatedFile::open(&path, 10, keep).unwrap();
-            file.write_all(b"first\n").unwrap();
-            commonhold::steps::arm_fault("rotate.open:EMFILE:once").unwrap();
-            let error = file.write_all(b"too long\n").unwrap_err();
-            assert_eq!(error.raw_os_error(), Some(libc::EMFILE));
-            // It would have had room in the old one.
-            file.write_all(b"2nd\n").unwrap();
-            assert_eq!(std::fs::read_to_string(&path).unwrap(), "2nd\n", "keeping {keep}");
-        });
-        assert_eq!(rotating.wait(), End::Well);
-        // It was put away once: a second time would have moved it on.
-        let kept = std::fs::read_to_string(test_dir.path("a.log.1")).ok();
-        assert_eq!(kept.as_deref(), (keep > 0).then_some("first\n"));
-    }
-}
-
-/// The old file is still there, and full.
-#[test]
-fn a_file_that_could_not_be_put_away_is_put_away_the_next_time() {
-    use std::io::Write;
-    for (keep, fault) in [(0, "rotate.remove:EIO:once"), (2, "rotate.rename:EIO:once")] {
-        let test_dir = TestDir::memory();
-        let path = test_dir.path("a.log");
-        let mut rotating = Child::run(fault, || {
-            let mut file = RotatedFile::open(&path, 10, keep).unwrap();
-            file.write_all(b"first\n").unwrap();
-            commonhold::steps::arm_fault(fault).unwrap();
-            let error = file.write_all(b"too long\n").unwrap_err();
-            assert_eq!(error.raw_os_error(), Some(libc::EIO));
-            file.write_all(b"too long\n").unwrap();
-            assert_eq!(std::fs::read_to_string(&path).unwrap(), "too long\n", "{fault}");
-        });
-        assert_eq!(rotating.wait(), End::Well);
     }
 }
 
@@ -158,29 +115,6 @@ fn a_failing_look_at_the_file_loses_and_doubles_no_line() {
         let text = std::fs::read_to_string(&out).unwrap();
         let last = format!("line {LINES}\n");
         is_complete(text.strip_suffix(&last).expect("the last line, once").as_bytes());
-    }
-}
-
-/// A file that has moved already is not moved again, and none is lost, by what comes after an
-/// error.
-#[test]
-fn a_rotation_that_failed_is_continued() {
-    use std::io::Write;
-    for fails_at in 1..=3 {
-        let test_dir = TestDir::memory();
-        let path = test_dir.path("a.log");
-        Child::run(format!("rotating, failing at {fails_at}"), || {
-            let mut file = RotatedFile::open(&path, 2, 3).unwrap();
-            (1..=4).for_each(|n| writeln!(file, "{n}").unwrap());
-            commonhold::steps::arm_fault(&format!("rotate.rename:EIO:once:{fails_at}")).unwrap();
-            let error = file.write_all(b"5\n").unwrap_err();
-            assert_eq!(error.raw_os_error(), Some(libc::EIO));
-            file.write_all(b"5\n").unwrap();
-            let name = |age| test_dir.path(&format!("a.log.{age}"));
-            let older = [3, 2, 1].map(|age| std::fs::read_to_string(name(age)).unwrap());
-            assert_eq!(older.concat() + &std::fs::read_to_string(&path).unwrap(), "2\n3\n4\n5\n");
-        })
-        .finish();
     }
 }
 
@@ -471,22 +405,54 @@ fn only_files_of_the_own_series_are_deleted() {
     assert_eq!((left.len(), directories), (3, 1), "{left:?}");
 }
 
-/// A file that the collector has used before may have got half a line since.
+/// Another tool gives the file a name of its own in the middle of a round that then fails.
 #[test]
-fn a_line_that_was_torn_since_is_ended() {
-    use std::io::Write;
+fn a_failed_round_is_taken_back_in_a_file_that_was_moved() {
+    let test_dir = TestDir::memory();
+    let (path, out) = (test_dir.path("it.hold"), test_dir.path("it.log"));
+    Child::run("collector", || {
+        let hold = Hold::create(&path).unwrap();
+        let log = hold.logs().create("it", LogOptions::new()).unwrap();
+        let write = |line: &str| {
+            assert_eq!(log.write(LogLevel::Info, line).unwrap(), Written::Accepted);
+        };
+        let mut file = RotatedFile::open(&out, u64::MAX, 0).unwrap();
+        let mut collector = log.collector().unwrap().format(plain);
+        write("first");
+        collector.finish_to_file(&mut file).unwrap();
+        write("second");
+        // The text is out, and the round is not marked.
+        commonhold::steps::arm("collect.written:panic").unwrap();
+        let failed = catch_unwind(AssertUnwindSafe(|| collector.finish_to_file(&mut file)));
+        assert!(failed.is_err());
+        commonhold::steps::arm("").unwrap();
+        assert_eq!(std::fs::read_to_string(&out).unwrap(), "first\nsecond\n");
+        drop(collector);
+        std::fs::rename(&out, test_dir.path("old")).unwrap();
+        let mut collector = log.collector().unwrap().format(plain);
+        collector.finish_to_file(&mut file).unwrap();
+        assert_eq!(std::fs::read_to_string(test_dir.path("old")).unwrap(), "first\n");
+        assert_eq!(std::fs::read_to_string(&out).unwrap(), "second\n");
+    })
+    .finish();
+}
+
+/// What cannot be looked at keeps no other file, and a killed rotation leaves none for good.
+#[test]
+fn extra_files_go_whatever_else_is_there() {
     let test_dir = TestDir::memory();
     let (path, out) = (test_dir.path("it.hold"), test_dir.path("it.log"));
     let (_, log) = filled(&path);
-    let mut file = RotatedFile::open(&out, u64::MAX, 0).unwrap();
-    let mut collector = log.collector().unwrap().format(plain);
-    collector.finish_to_file(&mut file).unwrap();
-    let mut other = std::fs::OpenOptions::new().append(true).open(&out).unwrap();
-    other.write_all(b"half").unwrap();
-    assert_eq!(log.write(LogLevel::Info, "whole").unwrap(), Written::Accepted);
-    collector.finish_to_file(&mut file).unwrap();
-    let text = std::fs::read(&out).unwrap();
-    is_complete(text.strip_suffix(b"half\nwhole\n").unwrap());
+    let name = |age: u32| test_dir.path(&format!("it.log.{age}"));
+    // A link to itself, and a gap at 2: the rotation fills it and moves no file on.
+    std::os::unix::fs::symlink(name(6), name(6)).unwrap();
+    [1, 3, 4, 5].iter().for_each(|age| std::fs::write(name(*age), "old\n").unwrap());
+    std::fs::write(&out, "x".repeat(4999) + "\n").unwrap();
+    let mut file = RotatedFile::open(&out, 5000, 2).unwrap();
+    log.collector().unwrap().format(plain).finish_to_file(&mut file).unwrap();
+    let left: Vec<u32> = (1..20).filter(|age| name(*age).is_file()).collect();
+    assert_eq!(left, [1, 2]);
+    is_complete(&std::fs::read(&out).unwrap());
 }
 
 /// Older files need room for a number behind the name.

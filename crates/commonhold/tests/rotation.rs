@@ -151,6 +151,35 @@ fn a_file_that_is_not_a_backup_is_not_rotated() {
     assert!(hold.check().unwrap().ok);
 }
 
+/// Any number of backups may be kept. The names behind an unused one are not looked at.
+#[test]
+fn any_number_of_backups_may_be_kept() {
+    let test_dir = TestDir::memory();
+    for pairs in 1..=3 {
+        hold_with(&test_dir, pairs).backup_rotated(test_dir.path("backup"), u32::MAX).unwrap();
+    }
+    assert_eq!(found(test_dir.dir()), named(&[3, 2, 1]));
+}
+
+/// The process changes its directory while it copies.
+#[test]
+fn a_relative_name_stays_in_the_directory_of_the_call() {
+    let (test_dir, other) = (TestDir::memory(), TestDir::memory());
+    rotate(&test_dir, 1);
+    Child::run("rotates", || {
+        std::env::set_current_dir(test_dir.dir()).unwrap();
+        let elsewhere = other.dir().to_owned();
+        steps::observe(move |step| {
+            if step == "backup.begun" {
+                std::env::set_current_dir(&elsewhere).unwrap();
+            }
+        });
+        hold_with(&test_dir, 2).backup_rotated("backup", KEEP).unwrap();
+    })
+    .finish();
+    assert_eq!(found(test_dir.dir()), named(&[2, 1]));
+}
+
 /// The only backup is replaced. If that fails, it has kept its name, and the error names no other.
 #[test]
 fn an_error_with_one_backup_to_keep_names_no_other() {

@@ -33,6 +33,7 @@ mod log_crash;
 mod log_faults;
 mod log_files;
 mod log_processes;
+mod log_rotation;
 mod message_pairs;
 mod model;
 mod one_patience;

@@ -1,9 +1,10 @@
 //! Several backups of one hold: `FILE` is the newest, `FILE.1` is the one before it, and so on.
 //!
-//! Invariant: at every instant the backup that was completed last is `FILE`, or `FILE.1` while
-//! there is no `FILE`. A rotation begins when the new backup is complete. It renames the oldest
-//! backup first and the newest last, each in one step. A kill between two steps leaves one name
-//! unused. The next rotation moves only the backups before this gap, so it loses none.
+//! Invariant, if rotations can lock the directory: at every instant the backup that was completed
+//! last is `FILE`, or `FILE.1` while there is no `FILE`. A rotation begins when the new backup is
+//! complete. It renames the oldest backup first and the newest last, each in one step. A kill
+//! between two steps leaves one name unused. The next rotation moves only the backups before this
+//! gap, so it loses none.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::backup::{self, BackupReport};
@@ -45,7 +46,9 @@ impl Hold {
             let text = "expected at least 1 backup to keep, got 0";
             return Err(Error::new(ErrorKind::Invalid, text));
         }
-        let ensure = || (0..keep).try_for_each(|age| ensure_backup(&aged(to, age)));
+        // The process may change its directory meanwhile.
+        let to = &std::path::absolute(to).map_err(|e| Error::os(to.display(), &e))?;
+        let ensure = || ensure_backups(to, keep);
         ensure()?;
         let before = newest(to)?;
         let (draft, report) = backup::draft(self, to)?;
@@ -140,11 +143,22 @@ fn look(path: &Path) -> Result<Option<Metadata>> {
     }
 }
 
-/// Fails for a file that is not a backup, so that a mistyped name does not delete another file.
-fn ensure_backup(path: &Path) -> Result<()> {
-    let Some(found) = look(path)? else { return Ok(()) };
+/// Fails if one of the files that would be moved is not a backup, so that a mistyped name does not
+/// delete another file.
+fn ensure_backups(to: &Path, keep: u32) -> Result<()> {
+    for age in 0..keep {
+        if !ensure_backup(&aged(to, age))? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Fails for a file that is not a backup. False if there is none.
+fn ensure_backup(path: &Path) -> Result<bool> {
+    let Some(found) = look(path)? else { return Ok(false) };
     if found.is_file() && has_header(path).map_err(|e| Error::os(path.display(), &e))? {
-        return Ok(());
+        return Ok(true);
     }
     let text = format!(
         "{}: exists and is not a backup, so it is not rotated; move it away, or choose another \
@@ -177,8 +191,9 @@ impl Drop for Turn {
     }
 }
 
-/// Keeps other rotations in the directory out, if the file system supports locks. Without this
-/// lock, two rotations at once could move a backup twice, which would delete a backup too early.
+/// Keeps other rotations in the directory out, if the directory can be read and the file system
+/// supports locks. Without this lock, two rotations at once could move a backup twice: a backup
+/// would be deleted too early, and if one of the two were killed, the newest could be `.2`.
 /// Waits for another rotation until the hold's lock timeout has passed, or [`MOST_PATIENCE`].
 fn lock(hold: &Hold, to: &Path) -> Result<Option<Turn>> {
     let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty());

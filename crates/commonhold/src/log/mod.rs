@@ -26,6 +26,7 @@
 pub(crate) mod collect;
 #[cfg(feature = "log")]
 pub(crate) mod facade;
+pub(crate) mod file_series;
 pub(crate) mod front;
 pub(crate) mod handle;
 #[cfg(feature = "tracing")]

@@ -5,17 +5,18 @@
 //! ones are deleted when the round is marked.
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::log::file_series::{
+    age_of, aged, files, identity, is_torn, is_used, remove, rename, shorten,
+};
 use crate::os::file::check_size_limit;
 use crate::steps::{fault, step};
 use rapidhash::v3::{DEFAULT_RAPID_SECRETS, rapidhash_v3_seeded};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// After this number of missing files in a row, there are no more older files.
-const MOST_MISSING: u32 = 16;
 /// The longest name of a file that is rotated, in bytes: a name may have 255, and older files get
 /// a dot and a number of up to ten digits.
 const LONGEST_NAME: usize = 244;
@@ -148,12 +149,12 @@ impl RotatedFile {
     /// # Errors
     /// Those of looking at the files and of opening.
     fn follow_path(&mut self) -> io::Result<()> {
-        let open = self.file.metadata()?;
-        if identity(&self.path)? != Some((open.dev(), open.ino())) {
+        if identity(&self.path)? != Some(self.identity()?) {
             return self.begin_again();
         }
-        self.may_be_torn |= open.len() != self.bytes;
-        self.bytes = open.len();
+        let len = self.file.metadata()?.len();
+        self.may_be_torn |= len != self.bytes;
+        self.bytes = len;
         Ok(())
     }
 
@@ -167,7 +168,7 @@ impl RotatedFile {
             return Ok(());
         }
         self.may_be_torn = true;
-        if let Some(age) = age_of(&self.path, place)? {
+        if let Some(age) = age_of(&self.path, (place.dev, place.ino))? {
             // The oldest file is last, so after a kill the next collector still finds the place.
             for age in 0..age {
                 shorten(&aged(&self.path, age), 0)?;
@@ -176,6 +177,9 @@ impl RotatedFile {
             shorten(&aged(&self.path, age), place.bytes)?;
             // The disk may be full: room is made before anything is written.
             self.has_extra |= age > 0;
+        } else if self.identity()? == (place.dev, place.ino) {
+            // Another tool has moved it to a name of its own.
+            self.file.set_len(place.bytes)?;
         }
         step!("collect.truncated");
         self.bytes = self.file.metadata()?.len();
@@ -190,22 +194,41 @@ impl RotatedFile {
     pub(crate) fn end_round(&mut self) -> io::Result<()> {
         self.is_in_round = false;
         // Files that are never rotated here have no number from here either.
-        if self.has_extra && self.max_bytes < u64::MAX {
-            let extra: Vec<u32> = files(&self.path, self.keep.saturating_add(1))
-                .map(|found| found.map(|(age, _)| age))
-                .collect::<io::Result<_>>()?;
-            let extra = extra.iter().rev().map(|age| aged(&self.path, *age));
+        if let Some(first) = self.keep.checked_add(1)
+            && self.has_extra
+            && self.max_bytes < u64::MAX
+        {
+            // A file that cannot be looked at keeps no other one.
+            let (mut extra, mut failed) = (Vec::new(), None);
+            for found in files(&self.path, first) {
+                match found {
+                    Ok((age, _)) => extra.push(aged(&self.path, age)),
+                    Err(error) => failed = Some(error),
+                }
+            }
             // The oldest first: after a kill or an error in between, the others are still found.
-            extra.filter(|path| path.is_file()).try_for_each(|path| remove(&path))?;
+            let extra = extra.iter().rev().filter(|path| path.is_file());
+            extra.for_each(|path| failed = remove(path).err().or(failed.take()));
+            failed.map_or(Ok(()), Err)?;
         }
         self.has_extra = false;
         Ok(())
+    }
+
+    /// Device and inode of the open file.
+    fn identity(&self) -> io::Result<(u64, u64)> {
+        self.file.metadata().map(|open| (open.dev(), open.ino()))
     }
 
     /// Begins a new file in place of the full one.
     fn rotate(&mut self) -> io::Result<()> {
         if !self.is_put_away {
             self.put_away()?;
+            if identity(&self.path)? == Some(self.identity()?) {
+                let text = "cannot be renamed, because it already has the name of an older file \
+                            too; remove one of the two names";
+                return Err(io::Error::other(format!("{}: {text}", self.path.display())));
+            }
             self.is_put_away = true;
         }
         self.begin_again()
@@ -217,6 +240,17 @@ impl RotatedFile {
         self.bytes = file.metadata()?.len();
         (self.file, self.is_put_away, self.may_be_torn) = (file, false, true);
         Ok(())
+    }
+
+    /// Removes what a failed write has written: nothing, for its caller. It would have ended at
+    /// `end`, so a file that is longer has text of somebody else, and stays.
+    fn take_back_part(&mut self, end: u64) {
+        self.may_be_torn = true;
+        let len = || self.file.metadata().map_or(self.bytes, |open| open.len());
+        if (self.bytes + 1..=end).contains(&len()) {
+            let _ = self.file.set_len(self.bytes);
+        }
+        self.bytes = len();
     }
 
     /// Ends a line that a failed write left incomplete, if no round took it back.
@@ -240,114 +274,11 @@ impl RotatedFile {
         while free < most && is_used(&aged(&self.path, free))? {
             free += 1;
         }
-        self.has_extra |= free > self.keep;
+        self.has_extra |= self.is_in_round;
         (0..free).rev().try_for_each(|age| {
             let [from, to] = [age, age + 1].map(|age| aged(&self.path, age));
             rename(&from, &to)
         })
-    }
-}
-
-/// The file that is `age` rotations old.
-fn aged(path: &Path, age: u32) -> PathBuf {
-    let mut name = path.to_owned().into_os_string();
-    if age > 0 {
-        name.push(format!(".{age}"));
-    }
-    name.into()
-}
-
-/// How many rotations old the file with the place is; `None` if it is gone.
-fn age_of(path: &Path, place: Place) -> io::Result<Option<u32>> {
-    for found in files(path, 0) {
-        let (age, identity) = found?;
-        if identity == (place.dev, place.ino) {
-            return Ok(Some(age));
-        }
-    }
-    Ok(None)
-}
-
-/// The files that are `first` rotations old, or more, with device and inode.
-fn files(path: &Path, first: u32) -> impl Iterator<Item = io::Result<(u32, (u64, u64))>> {
-    let mut missing = 0;
-    (first..=u32::MAX)
-        .map(|age| (age, identity(&aged(path, age))))
-        .take_while(move |(_, found)| {
-            missing = if matches!(found, Ok(None)) { missing + 1 } else { 0 };
-            missing <= MOST_MISSING
-        })
-        .filter_map(|(age, found)| Some(found.transpose()?.map(|identity| (age, identity))))
-}
-
-/// Renames a file, unless it is gone.
-fn rename(from: &Path, to: &Path) -> io::Result<()> {
-    match fault!("rotate.rename").and_then(|()| std::fs::rename(from, to)) {
-        Err(error) if !is_missing(from) => Err(error),
-        _ => Ok(()),
-    }
-}
-
-/// Device and inode of a file; `None` if there is none, or can be none of such a name.
-fn identity(path: &Path) -> io::Result<Option<(u64, u64)>> {
-    match fault!("rotate.stat").and_then(|()| std::fs::metadata(path)) {
-        Ok(found) => Ok(Some((found.dev(), found.ino()))),
-        Err(error) if is_absent(&error) => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-fn is_missing(path: &Path) -> bool {
-    exists(path).is_ok_and(|exists| !exists)
-}
-
-/// Whether a file needs its name. Empty ones do not: a round that was taken back leaves them.
-fn is_used(path: &Path) -> io::Result<bool> {
-    let is_empty = || std::fs::symlink_metadata(path).is_ok_and(|f| f.is_file() && f.len() == 0);
-    Ok(exists(path)? && !is_empty())
-}
-
-/// Whether the last line of a file has no end. False if the file cannot be read.
-fn is_torn(path: &Path) -> bool {
-    let last_byte = || {
-        let file = File::open(path)?;
-        let (len, mut last) = (file.metadata()?.len(), [b'\n']);
-        if len > 0 {
-            file.read_exact_at(&mut last, len - 1)?;
-        }
-        io::Result::Ok(last[0])
-    };
-    last_byte().is_ok_and(|byte| byte != b'\n')
-}
-
-/// Whether the name exists.
-fn exists(path: &Path) -> io::Result<bool> {
-    match fault!("rotate.stat").and_then(|()| std::fs::symlink_metadata(path)) {
-        Ok(_) => Ok(true),
-        Err(error) if is_absent(&error) => Ok(false),
-        Err(error) => Err(error),
-    }
-}
-
-/// There is no file of the name, or there can be none.
-fn is_absent(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidFilename)
-}
-
-/// Removes a file, unless it is gone already.
-fn remove(path: &Path) -> io::Result<()> {
-    match fault!("rotate.remove").and_then(|()| std::fs::remove_file(path)) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
-/// Cuts off everything after `bytes`. A missing file needs no cut.
-fn shorten(path: &Path, bytes: u64) -> io::Result<()> {
-    match fault!("rotate.shorten").and_then(|()| OpenOptions::new().write(true).open(path)) {
-        Ok(file) if file.metadata()?.len() > bytes => file.set_len(bytes),
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
     }
 }
 
@@ -359,6 +290,9 @@ fn append(path: &Path) -> io::Result<File> {
 impl Write for RotatedFile {
     /// Writes whole lines as far as they fit, or at least one.
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        if text.is_empty() {
+            return Ok(0);
+        }
         let room = usize::try_from(self.max_bytes.saturating_sub(self.bytes)).unwrap_or(usize::MAX);
         let count = if text.len() <= room { text.len() } else { whole_lines(text, room) };
         if self.is_put_away || (count == 0 && self.bytes > 0) {
@@ -369,11 +303,15 @@ impl Write for RotatedFile {
         let first = || text.iter().position(|&byte| byte == b'\n').map_or(text.len(), |at| at + 1);
         let count = if count == 0 { first() } else { count };
         // Written whole, so that the next line does not continue in another file.
-        self.may_be_torn = true;
-        fault!("rotate.write")?;
-        check_size_limit(&self.path, self.bytes.saturating_add(count as u64))?;
-        self.file.write_all(&text[..count])?;
-        self.bytes += count as u64;
+        let end = self.bytes.saturating_add(count as u64);
+        let written = fault!("rotate.write")
+            .and_then(|()| check_size_limit(&self.path, end))
+            .and_then(|()| self.file.write_all(&text[..count]));
+        if let Err(error) = written {
+            self.take_back_part(end);
+            return Err(error);
+        }
+        self.bytes = end;
         self.may_be_torn = false;
         Ok(count)
     }
