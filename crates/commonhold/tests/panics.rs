@@ -213,24 +213,38 @@ fn panics_at_every_step_of_every_operation() {
     cases::run_all(&drawn(&mut dice), Case::name, panic_and_go_on);
 }
 
-/// The first of two ends of the same registration panics: the second one is that of the drop.
+/// A panic in the end of a registration: the next end of the same one, in the drop, does not wait for
+/// it, and others recover what is left while the process lives.
 #[test]
 fn a_panic_in_close_leaves_the_rest_to_recovery() {
-    let (test_dir, scenario) = (TestDir::memory(), scenario::by_name("mixed"));
-    let path = test_dir.path("it.hold");
-    scenario.prepare(&path);
-    let mut closer = Child::run("closer", || {
-        let (hold, map) = scenario::open(&path, scenario.shape);
-        for id in 0..100 {
-            map.set(scenario.shape.key(id), scenario.shape.value(id, 1)).unwrap();
-        }
-        steps::arm("extent.released:panic").unwrap();
-        let closed = caught(|| hold.close());
-        assert!(closed.is_err_and(|error| error.to_string().starts_with("armed at step")));
-        drop(map);
-    });
-    assert_eq!(closer.wait_for(HANGS), End::Well);
-    judge(&path, &scenario, "closed by a panic");
+    for step in ["extent.released", "recover.begun"] {
+        let (test_dir, scenario) = (TestDir::memory(), scenario::by_name("mixed"));
+        let (path, board) = (test_dir.path("it.hold"), Board::new(BOARD));
+        scenario.prepare(&path);
+        let mut closer = Child::run(format!("closer, at {step}"), || {
+            let (hold, map) = scenario::open(&path, scenario.shape);
+            for id in 0..100 {
+                map.set(scenario.shape.key(id), scenario.shape.value(id, 1)).unwrap();
+            }
+            steps::arm(&format!("{step}:panic")).unwrap();
+            let closed = caught(|| hold.close());
+            assert!(closed.is_err_and(|error| error.to_string().starts_with("armed at step")));
+            board.put(word::ANSWER, 1);
+            until("it may go on", || board.get(GO) == 1);
+            drop(map);
+        });
+        until("it is through", || board.get(word::ANSWER) == 1 || closer.is_gone());
+        Child::run(format!("judge, while {step} has panicked"), || {
+            let (hold, _map) = scenario::open(&path, scenario.shape);
+            hold.sweep().unwrap();
+            assert_eq!(hold.participants().unwrap().len(), 1);
+            whole(&hold, step);
+        })
+        .finish();
+        board.put(GO, 1);
+        assert_eq!(closer.wait_for(HANGS), End::Well, "{step}");
+        judge(&path, &scenario, step);
+    }
 }
 
 /// A victim that is killed at a step, and the step at which a recoverer panics.

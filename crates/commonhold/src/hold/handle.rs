@@ -200,7 +200,9 @@ impl Hold {
     }
 
     /// Closes the handle for all its clones and maps: later operations fail with `Closed`. Waits
-    /// for operations that run in other threads. Dropping the last clone also closes the handle.
+    /// for operations that run in other threads. If a producer, a consumer or a collector lives, it
+    /// keeps the registration, and its drop waits instead. Dropping the last clone also closes the
+    /// handle.
     ///
     /// # Errors
     /// None at present.

@@ -201,10 +201,10 @@ impl Collector {
     }
 
     /// Like [`poll`](Collector::poll), to a file, which contains each line exactly once, whichever
-    /// process is killed at whichever moment. Lines that a predecessor wrote to the same file and
-    /// did not mark are removed first, and so is the text of a round that failed. This applies
-    /// until a round begins in another file, or gets out by `poll`: what the failed round left in
-    /// the first file then stays there.
+    /// process is killed at whichever moment. Lines that a predecessor wrote to the file with the
+    /// same path and did not mark are removed first, and so is the text of a round that failed.
+    /// This applies until a round begins in another file, or gets out by `poll`: what the failed
+    /// round left in the first file then stays there.
     ///
     /// # Errors
     /// As for [`poll`](Collector::poll).

@@ -570,8 +570,14 @@ impl Drop for Inner {
         // No thread has the log any more. If it is closed or dropped, there is nothing to hand
         // back.
         let Some(lane) = attachment.enter_to_leave() else { return attachment.stay() };
-        for (ring, word) in self.slots.taken(lane.me()).collect::<Vec<_>>() {
-            self.slots.release_ring(self.space(), &self.layout, ring, word);
-        }
+        let release_all = || {
+            for (ring, word) in self.slots.taken(lane.me()).collect::<Vec<_>>() {
+                self.slots.release_ring(self.space(), &self.layout, ring, word);
+            }
+        };
+        // Also the others after a panic at one ring: no tenant may outlive its generation.
+        let others = UnwindGuard::new(release_all);
+        release_all();
+        others.done();
     }
 }

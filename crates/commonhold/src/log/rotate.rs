@@ -179,7 +179,8 @@ impl RotatedFile {
             self.has_extra |= age > 0;
         } else if self.identity()? == (place.dev, place.ino) {
             // Another tool has moved it to a name of its own.
-            self.file.set_len(place.bytes)?;
+            let len = self.file.metadata()?.len();
+            self.file.set_len(len.min(place.bytes))?;
         }
         step!("collect.truncated");
         self.bytes = self.file.metadata()?.len();
@@ -223,7 +224,10 @@ impl RotatedFile {
     /// Begins a new file in place of the full one.
     fn rotate(&mut self) -> io::Result<()> {
         if !self.is_put_away {
-            self.put_away()?;
+            // After an error it may have been moved already.
+            if identity(&self.path)? == Some(self.identity()?) {
+                self.put_away()?;
+            }
             if identity(&self.path)? == Some(self.identity()?) {
                 let text = "cannot be renamed, because it already has the name of an older file \
                             too; remove one of the two names";

@@ -438,16 +438,19 @@ impl Arena {
     pub(crate) fn release_endpoint_slot(&self) {
         let Some(participant) = self.participant() else { return };
         let was_last = participant.endpoint_slots.fetch_sub(1, Ordering::SeqCst) == 1;
+        // Also after a panic at the step.
+        let _rest = UnwindGuard::new(|| {
+            // If another endpoint was taken before the handle was closed, the release of that
+            // endpoint ends the registration. A later endpoint finds the handle closed. All
+            // accesses are SeqCst, in this order.
+            if was_last
+                && self.closed.load(Ordering::SeqCst)
+                && participant.endpoint_slots.load(Ordering::SeqCst) == 0
+            {
+                self.end();
+            }
+        });
         step!("channel.endpoint-released");
-        // If another endpoint was taken before the handle was closed, the release of that endpoint
-        // ends the registration. A later endpoint finds the handle closed. All accesses are SeqCst,
-        // in this order.
-        if was_last
-            && self.closed.load(Ordering::SeqCst)
-            && participant.endpoint_slots.load(Ordering::SeqCst) == 0
-        {
-            self.end();
-        }
     }
 
     /// Refuses further operations, waits for the running ones, and ends the registration or leaves
@@ -490,18 +493,17 @@ impl Arena {
             }
             return;
         }
-        // Also if something panics here: the slot is then left like that of a dead participant.
         let _ended = UnwindGuard::new(|| participant.has_ended.store(true, Ordering::Release));
-        self.retire_lanes(participant);
+        self.wait_for_operations(participant);
         self.unregister(participant);
         self.run_closed_hook(participant.registration.owner);
     }
 
     /// Waits for the running operations. No other one can begin, because the handle is closed and
     /// the lanes stay taken.
-    fn retire_lanes(&self, participant: &Participant) {
+    fn wait_for_operations(&self, participant: &Participant) {
         self.guests.wait(participant.registration.owner);
-        (0..LANES).for_each(|number| lane::retire_lane(self, participant, number));
+        participant.lanes.iter().for_each(lane::take_for_good);
     }
 
     fn run_closed_hook(&self, own: Owner) {
@@ -510,6 +512,13 @@ impl Arena {
 
     /// Ends the registration after the last operation.
     fn unregister(&self, participant: &Participant) {
+        // Also if something panics here: no thread acts in its name any more, so what is left can
+        // be recovered like that of a dead participant.
+        let _released = UnwindGuard::new(|| {
+            participant.leave();
+            participant.registration.release_byte();
+        });
+        (0..LANES).for_each(|number| lane::release_extents(self, participant, number));
         // Recovers what others left while this participant is still here. If that fails, the next
         // opener does it.
         let patience = Patience::moment();
@@ -522,7 +531,6 @@ impl Arena {
         if self.recover_held(own, Level::Whole, patience).is_ok() {
             participant.registration.end(&self.space);
         }
-        participant.registration.release_byte();
     }
 }
 

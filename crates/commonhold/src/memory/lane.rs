@@ -566,14 +566,18 @@ pub(crate) fn others_are_inside(lane: &LaneGuard<'_>, id: u32) -> bool {
     })
 }
 
-/// Takes a lane permanently and releases its extents, at the end of the registration. Waits for the
-/// operation that runs in it.
-pub(crate) fn retire_lane(arena: &Arena, participant: &Participant, number: usize) {
-    let owner = participant.registration.owner;
-    let lane = &participant.lanes[number];
+/// Takes a lane permanently, at the end of the registration. Waits for the operation that runs in
+/// it.
+pub(crate) fn take_for_good(lane: &Lane) {
     while !lane.try_enter(ANYTHING) {
         std::thread::yield_now();
     }
+}
+
+/// Releases the extents of a lane that the calling thread has [taken](take_for_good).
+pub(crate) fn release_extents(arena: &Arena, participant: &Participant, number: usize) {
+    let owner = participant.registration.owner;
+    let lane = &participant.lanes[number];
     // SAFETY: the lane is ours and stays ours.
     let state = unsafe { &mut *lane.state.get() };
     state.supply.release_all(&arena.space, owner, number as u32);
