@@ -124,7 +124,7 @@ fn a_terminal_neither_gets_nor_sends_a_backup() {
     run(&["restore", "-", "copy"], "standard input is a terminal");
     run(&["backup", "verify", "-"], "standard input is a terminal");
     let err = test_dir.fails(2, &["backup", "shop", "-", "--rotate", "3"]);
-    assert!(err.contains("--rotate: expected the name of a file"), "{err}");
+    assert!(err.contains("--rotate: expected a file name"), "{err}");
 }
 
 fn started(command: &mut Command) -> Child {

@@ -293,6 +293,19 @@ fn a_key_and_a_signal_end_it_in_the_same_way() {
 }
 
 #[test]
+fn a_terminal_that_hangs_up_ends_it() {
+    let test_dir = shop();
+    for pause in [false, true] {
+        let mut screen = on_screen(&test_dir, (80, 24));
+        if pause {
+            screen.type_text("p");
+            screen.until("paused");
+        }
+        assert!(screen.hang_up() == Some(0), "paused: {pause}");
+    }
+}
+
+#[test]
 fn a_hold_that_is_deleted_ends_it_with_a_message() {
     let test_dir = shop();
     let mut screen = on_screen(&test_dir, (80, 24));

@@ -7,6 +7,7 @@ use crate::failure::{Failure, Result};
 use crate::text::printable_lines;
 use clap::ValueEnum;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use serde_json::Value;
 use std::io::{IsTerminal, Write};
 
@@ -124,10 +125,25 @@ pub fn is_terminal() -> bool {
 /// Whether the reader of standard output has gone away. A command that waits for something to write
 /// checks it: `hold channel recv ... | head -1` must end with `head`, not with the next message.
 pub fn reader_is_gone() -> bool {
+    look_for_reader(Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap_or(false)
+}
+
+/// Waits until the reader of standard output has gone away; false if that cannot be determined. A
+/// terminal has gone when it has hung up.
+pub fn wait_until_reader_is_gone() -> bool {
+    loop {
+        match look_for_reader(None) {
+            Err(Errno::INTR) => {}
+            found => return found.unwrap_or(false),
+        }
+    }
+}
+
+fn look_for_reader(timeout: Option<&Timespec>) -> std::result::Result<bool, Errno> {
     let stdout = std::io::stdout();
     let mut asked = [PollFd::new(&stdout, PollFlags::empty())];
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    poll(&mut asked, Some(&now)).is_ok() && asked[0].revents().contains(PollFlags::ERR)
+    poll(&mut asked, timeout)?;
+    Ok(asked[0].revents().contains(PollFlags::ERR))
 }
 
 /// The destination of pairs, with a name for errors.

@@ -137,7 +137,7 @@ fn once(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Shows the hold until a key or a signal ends it.
+/// Shows the hold until a key, a signal or the end of the terminal ends it.
 fn live(mut watch: Watch, service: &Service, interval: Duration) -> Result<ExitCode> {
     let theme = Theme { has_colours: has_colours(std::env::var_os("NO_COLOR").as_deref()) };
     let (mut keys, mut view, mut due) = (Keys::default(), None, Instant::now());

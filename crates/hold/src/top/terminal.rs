@@ -2,6 +2,7 @@
 //! panic, restores the terminal.
 
 use commonhold_terminal::failure::{Failure, Result};
+use commonhold_terminal::output::wait_until_reader_is_gone;
 use ratatui::DefaultTerminal;
 use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event};
@@ -45,6 +46,7 @@ impl FullScreen {
         match ratatui::try_init() {
             Ok(terminal) => {
                 let screen = FullScreen { terminal };
+                std::thread::spawn(end_with_terminal);
                 // Not every terminal begins its second screen empty. (`Terminal::clear` would ask
                 // the terminal for the position of its cursor, and wait for the answer.)
                 let cleared = execute!(std::io::stdout(), Clear(ClearType::All));
@@ -87,6 +89,14 @@ impl FullScreen {
 impl Drop for FullScreen {
     fn drop(&mut self) {
         let _ = ratatui::try_restore();
+    }
+}
+
+/// Ends the process when the terminal hangs up. It may not be the controlling one, whose end is a
+/// signal, and crossterm tries to read from it again and again, without a way out.
+fn end_with_terminal() {
+    if wait_until_reader_is_gone() {
+        std::process::exit(0);
     }
 }
 

@@ -141,6 +141,20 @@ impl OnScreen {
         self.terminal.type_text(text);
     }
 
+    /// Closes this side of the terminal. The command gets no signal, because it is not the
+    /// terminal's session. Returns the command's exit code.
+    pub fn hang_up(mut self) -> Option<i32> {
+        drop(std::mem::replace(&mut self.terminal, PseudoTerminal::open()));
+        let end = Instant::now() + LONGEST;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("a child") {
+                return status.code();
+            }
+            assert!(Instant::now() < end, "it goes on without a terminal");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Reads what it has written, and asks whether it has ended.
     pub fn has_ended(&mut self) -> bool {
         let status = self.child.try_wait().expect("a child");
