@@ -1,7 +1,7 @@
 //! Replicas and origins: with calls failing on either side a reader sees only states that existed,
 //! no process hangs, and after the fault the replica equals its origin.
 
-use crate::party::{LONG, eager};
+use crate::party::eager;
 use crate::stairs::{Eye, climb, fill};
 use commonhold::Hold;
 use commonhold::map::{Map, MapOptions};
@@ -19,6 +19,8 @@ use commonhold_testing::trial::{Scenario, Trial, closes_down_to, descriptors, fa
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
+/// A wait ends before the trial counts as hung, and so reports the state that it found.
+const LONG: Duration = Duration::from_secs(30);
 /// How long a replica may take in a round while calls fail.
 const A_MOMENT: Duration = Duration::from_millis(60);
 const ROUNDS: u64 = 8;
