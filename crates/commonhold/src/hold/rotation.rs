@@ -35,8 +35,8 @@ impl Hold {
     /// # Errors
     /// `Invalid` if `keep` is 0; `Exists` if a file that is not a backup has one of the names;
     /// `TimedOut` if a process that is stopped during a rotation keeps the others out, after the
-    /// hold's `lock_timeout`, or after 30 s if that is longer; `Busy` if another process has made
-    /// a newer backup meanwhile; those of [`backup`](Self::backup). After an error, all earlier
+    /// hold's `lock_timeout`, and after 30 s at the latest; `Busy` if another process has made a
+    /// newer backup meanwhile; those of [`backup`](Self::backup). After an error, all earlier
     /// backups still exist, except that the oldest one may have been deleted, and some may already
     /// have the next name.
     pub fn backup_rotated(&self, to: impl AsRef<Path>, keep: u32) -> Result<BackupReport> {

@@ -54,20 +54,20 @@ pub fn write(text: &mut Text, inventory: &Inventory) {
     text.family(
         "hold_journal_up",
         Kind::Gauge,
-        "Whether the journal of a map runs that has had one.",
+        "1 while the journal of a map runs, 0 if it has ended.",
         journals.map(|(map, up)| (vec![("map", map)], up)),
     );
     let replicas = slots.of(".replica/").filter(|(map, _)| slots.has_replica(map));
     text.family(
         "hold_replica_up",
         Kind::Gauge,
-        "Whether the replica, or the mirror of a bridge, that writes a map runs.",
+        "1 while the replica or the mirror of a map runs, 0 if it has ended.",
         replicas.map(|(map, up)| (vec![("map", map)], up)),
     );
     text.family(
         "hold_bridge_up",
         Kind::Gauge,
-        "Whether a bridge to NATS runs that has run before.",
+        "1 while a bridge to NATS runs, 0 if it has ended.",
         slots.bridges(),
     );
 }
